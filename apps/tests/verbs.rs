@@ -11,7 +11,7 @@ const BITONIC: &str = env!("CARGO_BIN_EXE_bitonic");
 
 /// Every strategy except `paging`, which needs NICs with on-demand paging; none without a device.
 fn strategies() -> impl Iterator<Item = Strategy> {
-    let ports = settings::rdma_ports(&settings::VerbsSettings::default());
+    let ports = settings::rdma_ports(&hydrant::Settings::new());
     if let Err(why) = &ports {
         eprintln!("left out: {why}");
     }

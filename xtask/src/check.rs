@@ -6,7 +6,7 @@ use crate::dose::Dose;
 use crate::error::Error;
 use crate::report::{Row, timed};
 use crate::tool::{Tool, lacking, missing};
-use crate::{cargo, deny, fuzz, instructions, models, prose, rooms, runners, soak, verbs};
+use crate::{builds, cargo, deny, fuzz, instructions, models, prose, rooms, runners, soak, verbs};
 
 /// A check that CI runs. `list` and `--help` print the doc comments of the variants.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -29,6 +29,12 @@ pub(crate) enum Check {
         #[arg(long, value_enum, default_value_t)]
         dose: Dose,
     },
+    /// `hydrant` compiles with each of its features alone, and works without any
+    Features,
+    /// What users build compiles with the oldest supported Rust
+    Msrv,
+    /// The types are right on 64-bit ARM
+    Aarch64,
     /// Unit, property and multi-process tests of every crate, or of those named
     Unit(runners::Unit),
     /// RDMA on a real kernel: tests and programs in virtual machines
@@ -43,6 +49,8 @@ pub(crate) enum Check {
     Loom,
     /// Instructions on the hot paths, against the committed counts
     Instructions,
+    /// No data race and no wrong access in lock-free code that sanitizers can see
+    Sanitizers,
     /// No undefined behaviour that miri can see, where miri is installed
     Miri,
     /// Nothing that others send makes what parses it panic: a coverage-guided fuzzer
@@ -62,7 +70,7 @@ pub(crate) enum Check {
 impl Check {
     /// All checks in this dose: the quickest to fail first, the longest last.
     pub(crate) fn all(dose: Dose) -> Vec<Check> {
-        vec![
+        let mut all = vec![
             Check::Fmt,
             Check::Rooms,
             Check::Prose(prose::Arguments::default()),
@@ -70,19 +78,35 @@ impl Check {
             Check::Doc,
             Check::Deny,
             Check::Build { dose },
+            Check::Features,
+            Check::Msrv,
+            Check::Aarch64,
             Check::Unit(runners::Unit::default()),
             Check::Verbs { dose },
             Check::DocTests,
             Check::Loom,
             Check::Instructions,
             Check::Miri,
+            Check::Sanitizers,
             Check::Fuzz(fuzz::Arguments::of(dose)),
             Check::Launchers,
             Check::Soak(soak::Arguments::of(dose)),
             Check::KillLoop {
                 times: dose.kills(),
             },
-        ]
+        ];
+        if dose == Dose::Short {
+            all.retain(|check| !check.is_long());
+        }
+        all
+    }
+
+    /// True if the check compiles everything once more, so that only the long dose has it.
+    fn is_long(&self) -> bool {
+        matches!(
+            self,
+            Check::Features | Check::Msrv | Check::Aarch64 | Check::Sanitizers
+        )
     }
 
     /// The name of the check on the command line.
@@ -95,12 +119,16 @@ impl Check {
             Check::Doc => "doc",
             Check::Deny => "deny",
             Check::Build { .. } => "build",
+            Check::Features => "features",
+            Check::Msrv => "msrv",
+            Check::Aarch64 => "aarch64",
             Check::Unit(_) => "unit",
             Check::Verbs { .. } => "verbs",
             Check::DocTests => "doc-tests",
             Check::Loom => "loom",
             Check::Instructions => "instructions",
             Check::Miri => "miri",
+            Check::Sanitizers => "sanitizers",
             Check::Fuzz(_) => "fuzz",
             Check::Launchers => "launchers",
             Check::Soak(_) => "soak",
@@ -113,7 +141,10 @@ impl Check {
         match self {
             Check::Fmt => &[Tool::Rustfmt],
             Check::Rooms | Check::Prose(_) => &[],
-            Check::Clippy => &[Tool::Cc, Tool::Clippy],
+            Check::Clippy | Check::Features => &[Tool::Cc, Tool::Clippy],
+            Check::Msrv => &[Tool::Cc, Tool::OldestRust],
+            Check::Aarch64 => &[Tool::Cc, Tool::Aarch64],
+            Check::Sanitizers => &[Tool::Cc, Tool::NightlySource],
             Check::Doc | Check::Build { .. } | Check::DocTests | Check::Loom | Check::Soak(_) => {
                 &[Tool::Cc]
             }
@@ -139,7 +170,10 @@ impl Check {
     /// True if `test` leaves the check out, with a notice, on a machine that lacks its tools. Only
     /// for tools that no package manager can install.
     pub(crate) fn is_optional(&self) -> bool {
-        *self == Check::Miri
+        matches!(
+            self,
+            Check::Miri | Check::Msrv | Check::Aarch64 | Check::Sanitizers
+        )
     }
 
     /// Runs the check under a heading, and reports the verdict.
@@ -160,12 +194,16 @@ impl Check {
             Check::Doc => cargo::doc(),
             Check::Deny => deny::dependencies(),
             Check::Build { dose } => cargo::build(*dose),
+            Check::Features => builds::features(),
+            Check::Msrv => builds::msrv(),
+            Check::Aarch64 => builds::aarch64(),
             Check::Unit(unit) => runners::unit(unit),
             Check::Verbs { dose } => verbs::verbs(*dose),
             Check::DocTests => runners::doc_tests(),
             Check::Loom => models::loom(),
             Check::Instructions => instructions::compare(),
             Check::Miri => models::miri(),
+            Check::Sanitizers => builds::sanitizers(),
             Check::Fuzz(arguments) => fuzz::fuzz(arguments),
             Check::Launchers => runners::launchers(),
             // The virtual machine is the business of `verbs`.

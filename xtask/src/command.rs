@@ -2,9 +2,11 @@
 //! output holds only the table.
 
 use std::env;
-use std::io::{self, BufRead, BufReader, Write, stderr};
+use std::io::{self, BufRead, BufReader, IsTerminal, Write, stderr};
 use std::path::{self, Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use crate::error::Error;
 
@@ -12,6 +14,13 @@ use crate::error::Error;
 pub(crate) fn cargo(arguments: &str) -> Command {
     let mut command = at_root(&cargo_program());
     command.args(arguments.split_whitespace());
+    command
+}
+
+/// Cargo by its name, since only rustup's proxy understands `+toolchain`.
+pub(crate) fn by_rustup(words: &[&str]) -> Command {
+    let mut command = at_root("cargo");
+    command.args(words);
     command
 }
 
@@ -41,14 +50,17 @@ pub(crate) fn at_root(program: &str) -> Command {
 }
 
 /// Runs `command` to its end; anything but success is an error.
-pub(crate) fn run(mut command: Command) -> Result<(), Error> {
-    let name = announce(&command);
-    let status = command.stdout(stderr()).status();
-    let status = status.map_err(|source| Error::NotRun {
-        command: name.clone(),
-        source,
-    })?;
+pub(crate) fn run(command: Command) -> Result<(), Error> {
+    let (name, status) = run_listening(command, |_| {})?;
     succeeded(name, status, vec![]).map(drop)
+}
+
+/// The milliseconds that cargo took to compile since [`take_building`].
+static BUILDING: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the time that cargo took to compile since the last call, as it reported itself.
+pub(crate) fn take_building() -> Duration {
+    Duration::from_millis(BUILDING.swap(0, Relaxed))
 }
 
 /// Runs `command` to its end, shows its output meanwhile, and passes every line to `listen`.
@@ -105,6 +117,10 @@ pub(crate) fn succeeded(
 fn listened(mut command: Command, mut listen: impl FnMut(&str)) -> io::Result<ExitStatus> {
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
+    if stderr().is_terminal() {
+        // Cargo sees a pipe. A person sees the output.
+        command.env("CARGO_TERM_COLOR", "always");
+    }
     let mut child = command.spawn()?;
     // Our own copies of the writing end must close: the reader sees no end of file while one is
     // open.
@@ -114,10 +130,25 @@ fn listened(mut command: Command, mut listen: impl FnMut(&str)) -> io::Result<Ex
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line)? > 0 {
         stderr().write_all(&line)?;
-        listen(String::from_utf8_lossy(&line).trim_end());
+        let text = String::from_utf8_lossy(&line);
+        if let Some(time) = built_in(&text) {
+            BUILDING.fetch_add(time.as_millis() as u64, Relaxed);
+        }
+        listen(text.trim_end());
         line.clear();
     }
     child.wait()
+}
+
+/// The time in cargo's line ``Finished `test` profile [optimized] target(s) in 1m 41s``.
+fn built_in(line: &str) -> Option<Duration> {
+    let (_, time) = line
+        .split_once("Finished")
+        .and_then(|(_, rest)| rest.split_once(" target(s) in "))?;
+    let (minutes, seconds) = time.trim().split_once("m ").unwrap_or(("0", time.trim()));
+    let minutes: f64 = minutes.parse().ok()?;
+    let seconds: f64 = seconds.strip_suffix('s')?.parse().ok()?;
+    Duration::try_from_secs_f64(minutes * 60.0 + seconds).ok()
 }
 
 /// Shows the command as a shell would read it, and returns that text.
@@ -172,6 +203,18 @@ mod tests {
         let (_, status) = run_listening(shell(script), listen).unwrap();
         assert!(status.success());
         assert_eq!(lines, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn the_time_that_cargo_compiled_is_kept() {
+        let of = |text: &str| built_in(text).map(|time| time.as_secs_f64());
+        let line = "    Finished `test` profile [optimized] target(s) in 1m 41s\n";
+        assert_eq!(of(line), Some(101.0));
+        assert_eq!(
+            of("\x1b[32m Finished\x1b[0m `dev` profile target(s) in 0.52s"),
+            Some(0.52)
+        );
+        assert_eq!(of("Finished in 3s"), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 
+use crate::command::take_building;
 use crate::error::Error;
 
 /// The format of the table.
@@ -54,6 +55,8 @@ pub(crate) struct Row {
     pub(crate) result: Verdict,
     /// The time that the check took.
     pub(crate) seconds: f64,
+    /// The part of it in which cargo compiled.
+    pub(crate) building: f64,
     /// The runner's summary, or the reason why the check did not pass.
     pub(crate) notes: Vec<String>,
 }
@@ -64,8 +67,10 @@ pub(crate) struct Row {
 pub(crate) fn timed(name: &'static str, work: impl FnOnce() -> Result<Vec<String>, Error>) -> Row {
     heading(name);
     let start = Instant::now();
+    take_building();
     let outcome = work();
     let seconds = start.elapsed().as_secs_f64();
+    let building = take_building().as_secs_f64().min(seconds);
     let (result, notes) = match outcome {
         Ok(notes) => (Verdict::Passed, notes),
         Err(error) => {
@@ -83,6 +88,7 @@ pub(crate) fn timed(name: &'static str, work: impl FnOnce() -> Result<Vec<String
         check: name,
         result,
         seconds,
+        building,
         notes,
     }
 }
@@ -112,9 +118,15 @@ fn json(row: &Row) -> serde_json::Value {
     serde_json::json!({
         "check": row.check,
         "result": row.result.words(),
-        "seconds": (row.seconds * 10.0).round() / 10.0,
+        "seconds": tenths(row.seconds),
+        "building_seconds": tenths(row.building),
+        "running_seconds": tenths(row.seconds - row.building),
         "notes": row.notes,
     })
+}
+
+fn tenths(seconds: f64) -> f64 {
+    (seconds * 10.0).round() / 10.0
 }
 
 fn table(rows: &[Row]) -> String {
@@ -123,14 +135,27 @@ fn table(rows: &[Row]) -> String {
     let result = width(&mut rows.iter().map(|row| row.result.words().len())).max("result".len());
 
     let mut text = format!(
-        "{:<check$}  {:<result$}  {:>8}\n",
-        "check", "result", "seconds"
+        "{:<check$}  {:<result$}  {:>8}  {:>8}  {:>8}\n",
+        "check", "result", "seconds", "building", "running"
     );
     for row in rows {
         let words = row.result.words();
         text += &format!(
-            "{:<check$}  {words:<result$}  {:>8.1}\n",
-            row.check, row.seconds
+            "{:<check$}  {words:<result$}  {:>8.1}  {:>8.1}  {:>8.1}\n",
+            row.check,
+            row.seconds,
+            row.building,
+            row.seconds - row.building,
+        );
+    }
+    if rows.len() > 1 {
+        let sum = |of: fn(&Row) -> f64| rows.iter().map(of).sum::<f64>();
+        let (all, building) = (sum(|row| row.seconds), sum(|row| row.building));
+        text += &format!(
+            "{:<check$}  {:<result$}  {all:>8.1}  {building:>8.1}  {:>8.1}\n",
+            "all",
+            "",
+            all - building,
         );
     }
     if rows.iter().any(|row| !row.notes.is_empty()) {
@@ -154,12 +179,14 @@ mod tests {
                 check: "fmt",
                 result: Verdict::Passed,
                 seconds: 0.52,
+                building: 0.41,
                 notes: vec![],
             },
             Row {
                 check: "launchers",
                 result: Verdict::CouldNotRun,
                 seconds: 0.0,
+                building: 0.0,
                 notes: vec!["missing: \"mpirun\"".into()],
             },
         ]
@@ -168,9 +195,10 @@ mod tests {
     #[test]
     fn the_table_is_aligned_and_repeats_the_notes() {
         let expected = "\
-check      result          seconds
-fmt        passed              0.5
-launchers  could not run       0.0
+check      result          seconds  building   running
+fmt        passed              0.5       0.4       0.1
+launchers  could not run       0.0       0.0       0.0
+all                            0.5       0.4       0.1
 
 launchers  missing: \"mpirun\"
 ";

@@ -26,6 +26,7 @@ fn left_out(check: &Check, lacking: &[Tool]) -> Row {
         check: check.name(),
         result: Verdict::LeftOut,
         seconds: 0.0,
+        building: 0.0,
         notes: vec![format!("not on this machine: {}", with_sources(lacking))],
     }
 }

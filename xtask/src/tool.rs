@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{at_root, cargo, succeeds};
+use crate::command::{at_root, by_rustup, cargo, succeeds};
 use crate::error::Error;
 
 /// A tool that a check needs on the machine.
@@ -29,6 +29,12 @@ pub(crate) enum Tool {
     Valgrind,
     /// The runner of the benchmarks that count instructions, in the library's version.
     GungraunRunner,
+    /// The oldest supported compiler.
+    OldestRust,
+    /// The standard library of 64-bit ARM.
+    Aarch64,
+    /// A nightly compiler with the source of the standard library.
+    NightlySource,
     /// The interpreter that sees undefined behaviour; nightly only.
     Miri,
     /// MPICH's launcher, which speaks PMI-1.
@@ -91,7 +97,7 @@ impl fmt::Display for ToolSource {
 
 impl Tool {
     /// All tools, in the order of installation: the crates need the compiler.
-    pub(crate) const ALL: [Tool; 24] = [
+    pub(crate) const ALL: [Tool; 27] = [
         Tool::Cc,
         Tool::Cxx,
         Tool::Hydra,
@@ -115,6 +121,9 @@ impl Tool {
         Tool::Nextest,
         Tool::CargoDeny,
         Tool::GungraunRunner,
+        Tool::OldestRust,
+        Tool::Aarch64,
+        Tool::NightlySource,
         Tool::Miri,
     ];
 
@@ -129,6 +138,9 @@ impl Tool {
             Tool::CargoDeny => "cargo-deny",
             Tool::Valgrind => "valgrind",
             Tool::GungraunRunner => "gungraun-runner",
+            Tool::OldestRust => "the oldest supported Rust",
+            Tool::Aarch64 => "Rust's standard library for aarch64",
+            Tool::NightlySource => "nightly Rust with the source of its library",
             Tool::Miri => "miri",
             Tool::Hydra => "mpiexec.hydra of MPICH",
             Tool::MpichCc => "mpicc of MPICH",
@@ -177,6 +189,13 @@ impl Tool {
             Tool::CargoDeny => ToolSource::Crate("cargo-deny@0.20.2", &[]),
             Tool::Valgrind => ToolSource::Apt("valgrind"),
             Tool::GungraunRunner => ToolSource::Crate(GUNGRAUN_RUNNER, &[]),
+            Tool::OldestRust => {
+                ToolSource::ByHand("rustup toolchain install 1.88 --profile minimal")
+            }
+            Tool::Aarch64 => ToolSource::ByHand("rustup target add aarch64-unknown-linux-gnu"),
+            Tool::NightlySource => {
+                ToolSource::ByHand("rustup toolchain install nightly -c rust-src")
+            }
             Tool::Miri => {
                 ToolSource::ByHand("rustup toolchain install nightly -c miri -c rust-src")
             }
@@ -196,6 +215,9 @@ impl Tool {
             Tool::CargoDeny => answers(cargo("deny --version")),
             Tool::Valgrind => on_path("valgrind"),
             Tool::GungraunRunner => gungraun_runner().is_some(),
+            Tool::OldestRust => answers(by_rustup(&[&format!("+{OLDEST}"), "--version"])),
+            Tool::Aarch64 => has_aarch64(),
+            Tool::NightlySource => has_nightly_source(),
             Tool::Miri => miri_toolchain().is_some(),
             Tool::Hydra => on_path("mpiexec.hydra"),
             Tool::MpichCc => on_path("mpicc.mpich"),
@@ -221,6 +243,12 @@ impl Tool {
     }
 }
 
+/// The oldest Rust that the crates promise to compile with.
+pub(crate) const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
+
+/// The other processor.
+pub(crate) const AARCH64: &str = "aarch64-unknown-linux-gnu";
+
 /// The runner must be of the library's version, which `Cargo.lock` pins.
 const GUNGRAUN_RUNNER: &str = "gungraun-runner@0.20.0";
 
@@ -237,19 +265,39 @@ pub(crate) fn gungraun_runner() -> Option<PathBuf> {
 
 /// `cargo miri` of the toolchain in use or of the nightly one, if either has it.
 pub(crate) fn miri_toolchain() -> Option<Command> {
-    let miri = |words: &[&str]| {
-        // `cargo` is found by its name, since only rustup's proxy understands `+nightly`.
-        let mut command = at_root("cargo");
-        command.args(words);
-        command
-    };
     let candidates = [&["miri"][..], &["+nightly", "miri"]];
     let here = candidates.into_iter().find(|words| {
-        let mut question = miri(words);
+        let mut question = by_rustup(words);
         question.arg("--version");
         answers(question)
     });
-    here.map(miri)
+    here.map(by_rustup)
+}
+
+/// True if the toolchain has the standard library of `target`.
+fn has_aarch64() -> bool {
+    let libraries = rustc_prints(&["--print", "target-libdir", "--target", AARCH64]);
+    libraries.is_some_and(|folder| Path::new(&folder).is_dir())
+}
+
+/// True if there is a nightly toolchain with the source of the standard library.
+fn has_nightly_source() -> bool {
+    let root = rustc_prints(&["+nightly", "--print", "sysroot"]);
+    root.is_some_and(|root| {
+        Path::new(&root)
+            .join("lib/rustlib/src/rust/library")
+            .is_dir()
+    })
+}
+
+/// The first line that `rustc` prints with these arguments.
+fn rustc_prints(arguments: &[&str]) -> Option<String> {
+    let mut command = at_root("rustc");
+    // A question must not install a toolchain.
+    command.args(arguments).env("RUSTUP_AUTO_INSTALL", "0");
+    let output = command.output().ok()?;
+    let line = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| line.trim().to_owned())
 }
 
 /// True if an executable of this name is on the path.

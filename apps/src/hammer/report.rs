@@ -94,7 +94,7 @@ impl HammerReport {
         self.pinned_most = self.pinned_most.max(self.pinned);
         self.registrations = job.counters().registrations;
         if let Some(stats) = job.registration() {
-            let bucket = job.settings().registration.bucket.unwrap_or(4096) as u64;
+            let bucket = job.settings().bucket.unwrap_or(4096) as u64;
             self.moves = stats.moves;
             self.refused = stats.local.failed;
             self.registered_most = stats.local.peak * bucket;

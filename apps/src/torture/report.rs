@@ -61,7 +61,7 @@ impl TortureReport {
             _ => None,
         };
         let stats = job.registration();
-        let settings = &job.settings().registration;
+        let settings = job.settings();
         let bucket = settings.bucket.unwrap_or(4096) as u64;
         let mut report = Self {
             program: "torture",

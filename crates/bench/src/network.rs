@@ -24,10 +24,10 @@ pub(crate) fn connect(job: &Job) -> hydrant::Result<Option<RefCell<Bare>>> {
     if caps.registration.is_none() || caps.name != "verbs" {
         return Ok(None);
     }
-    let settings = &job.settings().verbs;
+    let settings = job.settings();
     let options = Options {
-        devices: settings.devices.clone(),
-        gid_index: settings.gid_index,
+        devices: settings.verbs_device.clone(),
+        gid_index: settings.verbs_gid,
         ..Options::default()
     };
     let addresses = job.alloc::<u64>(Bare::ADDRESS_WORDS)?;

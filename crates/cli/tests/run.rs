@@ -196,6 +196,27 @@ fn a_failure_without_a_reader_is_still_a_failure() {
     }
 }
 
+#[test]
+fn info_shows_a_bad_value_among_the_settings() {
+    let ended = Command::new(env!("CARGO_BIN_EXE_hydrant"))
+        .arg("info")
+        .env("HYDRANT_M", "16Q")
+        .env("HYDRANT_HEAP", "3M")
+        .output()
+        .expect("the command runs");
+    assert_eq!(ended.status.code(), Some(1));
+    let shown = out(&ended).split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "HYDRANT_M 16Q (environment) not valid: expected auto, or bytes from 4 KiB",
+        "HYDRANT_HEAP 3 MiB (environment)",
+        "HYDRANT_FORESIGHT_SLICE 3000 (default)",
+    ] {
+        assert!(shown.contains(part), "no `{part}` in {shown}");
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("HYDRANT_M=16Q is not valid"), "{said}");
+}
+
 /// As in `hydrant info | head`: a reader that closes the pipe causes no failure and no message.
 #[test]
 fn a_closed_reader_ends_the_output_without_a_message() {

@@ -194,6 +194,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "miri has no other process")]
     fn a_child_is_not_the_origin_of_its_parents_objects() {
         let here = Origin::here();
         let presence = Presence::new(here);
@@ -221,6 +222,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "miri has no other process")]
     fn a_child_of_the_bare_system_call_is_recognized() {
         let here = Origin::here();
         // SAFETY: the call is like `fork` without the C library's part. The child loads words and
@@ -231,6 +233,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "miri has no other process")]
     fn hooks_run_in_children_alone() {
         static CALLS: AtomicU64 = AtomicU64::new(0);
         fn hook() {

@@ -32,15 +32,28 @@
 //! | send and receive | [`Job::send`], [`Job::receive`], [`Job::send_receive`], [`Scope::send`], [`Job::send_nb`], [`Job::probe_matched`] |
 //! | compute together | [`Job::barrier`], [`Team`] |
 //! | set and count | [`Settings`], [`Counters`] |
-//! | see the log | [`log_to_stderr`] |
+//! | see the log | `log_to_stderr` (feature `log`) |
 //!
 //! # Networks
 //!
 //! Ranks of one host share memory (`smp`). Ranks of different hosts use RDMA (`verbs`), which was
-//! tried on soft-RoCE only, never on a hardware NIC. `smp+pin` simulates NICs on one host, and
-//! `sim:PROFILE` simulates the machines of the papers in virtual time. There is no network for
-//! hosts without RDMA, no access to GPU memory, and no way to join a job after its start. It runs
-//! on Linux.
+//! tried on soft-RoCE only, never on a hardware NIC. `smp+pin` simulates NICs on one host. There is
+//! no network for hosts without RDMA, no access to GPU memory, and no way to join a job after its
+//! start. It runs on Linux.
+//!
+//! # Features
+//!
+//! | feature | by default | for |
+//! |---|---|---|
+//! | `verbs` | yes | RDMA NICs; libibverbs is opened at run time, and need not be there |
+//! | `pin` | yes | `smp+pin`: registration as on RDMA, on one host without RDMA |
+//! | `log` | yes | `log_to_stderr`, for programs without a `tracing` subscriber of their own |
+//! | `half`, `num-complex` | yes | reductions of 16-bit floats and of complex numbers |
+//! | `sim` | no | `sim:PROFILE`: the machines of the papers in virtual time, for experiments and tests |
+//! | `foresight` | no | the strategy that predicts uses of memory, for experiments |
+//!
+//! Without any, ranks of one host share memory. An error names the feature of a network that is not
+//! built in.
 //!
 //! # Registered memory
 //!
@@ -59,6 +72,7 @@ mod foresight;
 #[doc(hidden)]
 pub mod fuzzing;
 mod job;
+#[cfg(feature = "log")]
 mod log;
 mod memory;
 mod message;
@@ -82,6 +96,7 @@ pub use bytemuck;
 pub use collective::{Blocks, ByTeam, Located, Op, Reducible, Team};
 pub use counters::Counters;
 pub use error::{Error, Result};
+#[cfg(feature = "foresight")]
 pub use foresight::Foresight;
 /// The crate whose 16-bit floats can be reduced, in the version that Hydrant uses.
 #[cfg(feature = "half")]
@@ -90,12 +105,11 @@ pub use hydrant_conduit::{
     Caps, Footprint, Rank,
     memory::{Column, Factor, Number, Runs},
 };
-/// How helper threads share the idle cores of a host.
-pub use hydrant_foresight::sharing::Policy as ForesightPolicy;
 pub use hydrant_launch::Kind as Bootstrap;
 pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
 pub use hydrant_smp::Foreign;
 pub use job::{Job, JobBuilder, WeakJob, join, run, run_spmd};
+#[cfg(feature = "log")]
 pub use log::log_to_stderr;
 pub use memory::{
     AllocOptions, Exclusive, Exposed, GlobalPtr, HugePages, PackedPtr, Symmetric, View,
@@ -112,10 +126,9 @@ pub use rma::{
     Accumulate, AnywhereLoan, Context, GetHandle, IoVector, Level, Operation, PutHandle,
     RawOperation, Scope, Section, Signal, Stride, WhenAll, WhenAny, when_all, when_any,
 };
-pub use settings::{
-    AtomicsKind, ConduitKind, ForesightSettings, IdleCores, InterNodeKind, MessageProtocol,
-    RegistrationSettings, Settings,
-};
+pub use settings::{AtomicsKind, ConduitKind, InterNodeKind, MessageProtocol, Settings};
+#[cfg(feature = "foresight")]
+pub use settings::{ForesightPolicy, IdleCores};
 pub use team_rank::TeamRank;
 pub use two_sided::{
     AnySource, AnyTag, MAX_TAG, MatchedMessage, PersistentReceive, PersistentSend, ReceiveHandle,

@@ -1,6 +1,11 @@
 //! Reports of uses of registered memory, for strategies that predict the next ones. Each report
 //! says what was used, and which site of the program asked for it.
 
+#![cfg_attr(
+    not(feature = "foresight"),
+    expect(dead_code, reason = "only the strategy `foresight` reads it")
+)]
+
 use std::{cell::Cell, panic::Location, time::Duration};
 
 use hydrant_conduit::Rank;

@@ -170,7 +170,7 @@ fn from_a_host_of_its_own_and_another() {
 
 #[test]
 fn over_rdma() {
-    if let Err(why) = settings::rdma_ports(&settings::VerbsSettings::default()) {
+    if let Err(why) = settings::rdma_ports(&hydrant::Settings::new()) {
         eprintln!("left out: {why}");
         return;
     }

@@ -288,7 +288,7 @@ fn firehoses_are_moved_ahead_and_given_back() {
         let builder = builder.conduit(kind).registration(Strategy::Foresight);
         let ends = builder
             .foresight_steps_back(false)
-            .foresee_firehoses(ahead)
+            .foresight_firehoses(ahead)
             .run_local(2, puts_to_a_rank_that_waits);
         let ends: Result<Vec<_>> = ends.into_iter().collect();
         ends.expect("the puts arrive")
@@ -499,7 +499,7 @@ fn memory_that_is_really_pinned_is_given_up_and_pinned_ahead() {
 
 #[test]
 fn over_rdma() {
-    if let Err(why) = settings::rdma_ports(&settings::VerbsSettings::default()) {
+    if let Err(why) = settings::rdma_ports(&hydrant::Settings::new()) {
         eprintln!("left out: {why}");
         return;
     }

@@ -256,7 +256,7 @@ fn a_lost_result_is_told_and_nothing_is_done_twice() {
 
 #[test]
 fn words_hold_the_serial_answer_on_rdma() {
-    if let Err(why) = settings::rdma_ports(&settings::VerbsSettings::default()) {
+    if let Err(why) = settings::rdma_ports(&hydrant::Settings::new()) {
         eprintln!("left out: {why}");
         return;
     }

@@ -471,7 +471,7 @@ fn file_size() {
 
 /// The error tells ranks of one kernel why no shared memory joins them, and not that one ended.
 fn namespaces() {
-    let has_rdma = hydrant::settings::rdma_ports(&hydrant::Settings::new().verbs).is_ok();
+    let has_rdma = hydrant::settings::rdma_ports(&hydrant::Settings::new()).is_ok();
     let network = "ranks 0 and 1 are in different network namespaces of one kernel";
     let processes = "ranks 0 and 1 are in different PID namespaces of one kernel";
     let pretended = [("HYDRANT_INTER_NODE", "smp+pin")];

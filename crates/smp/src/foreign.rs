@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)] // system calls on raw addresses
 
-use std::{io, str::FromStr};
+use std::{fmt, io};
 
 use hydrant_conduit::Error;
 use rustix::{
@@ -25,16 +25,18 @@ pub enum Foreign {
     Messages,
 }
 
-impl FromStr for Foreign {
-    type Err = &'static str;
+impl Foreign {
+    /// Every route.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::ProcessVm, Self::Messages];
+}
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "process-vm" => Ok(Self::ProcessVm),
-            "messages" => Ok(Self::Messages),
-            _ => Err("auto, process-vm or messages"),
-        }
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Auto => "auto",
+            Self::ProcessVm => "process-vm",
+            Self::Messages => "messages",
+        })
     }
 }
 

@@ -71,7 +71,7 @@ impl Setup {
         body: impl Fn(&Job) -> Result<R> + Sync,
     ) -> std::result::Result<R, ReproduceError> {
         let mut settings = Settings::new();
-        settings.registration.entries = self.entries;
+        settings.pin_down_entries = self.entries;
         let builder = JobBuilder::with(settings)
             .conduit(ConduitKind::Sim(self.profile.clone()))
             .registration(self.strategy)
@@ -82,10 +82,10 @@ impl Setup {
             .maxvictim(self.maxvictim)
             .bucket(self.bucket)
             .piggyback(0)
-            .borrowing(self.borrowing)
+            .borrow(self.borrowing)
             .adaptive_victims(self.adaptive)
             // The papers register only the needed pages.
-            .widening(false)
+            .widen(false)
             .heap(self.heap);
         let failed = |why: String| ReproduceError::Job {
             profile: self.profile.clone(),

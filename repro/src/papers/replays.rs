@@ -58,7 +58,7 @@ impl Replay {
             // The paper's helper deregisters every buffer that it does not expect soon.
             .foresight_steps_back(false)
             .messages(self.messages)
-            .widening(self.widening)
+            .widen(self.widening)
             .bucket(4096);
         let builder = replay::limited(builder, self.limit);
         let played = script.play(builder, &self.how, &|_| {});

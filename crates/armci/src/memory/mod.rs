@@ -118,7 +118,7 @@ impl Memory {
     pub(crate) fn new(job: &Job, limit: Option<usize>) -> Result<Self> {
         let heap = job.settings().heap;
         let beside = (heap / 16).max(BESIDE).min(heap / 2);
-        let strategy = job.settings().registration.strategy;
+        let strategy = job.settings().registration;
         let limit = match job.conduit().registration {
             Some(_) if strategy == Strategy::PinEverything => limit.or(Some(PINNED)),
             _ => limit,

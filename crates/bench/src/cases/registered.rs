@@ -260,7 +260,7 @@ unsafe fn own_part(field: &Symmetric<u64>, pieces: usize) -> hydrant::Result<Vec
 /// a barrier and may sleep there.
 fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
-    let bucket = job.settings().registration.bucket.unwrap_or(PAGE) / size_of::<u64>();
+    let bucket = job.settings().bucket.unwrap_or(PAGE) / size_of::<u64>();
     let [put, get] = MISS.map(|times| e.uncrowded(Goal::AtMostTimes(times)));
     for (gets, case, goal) in [(false, "put, miss", put), (true, "get, miss", get)] {
         let fresh = job.alloc::<u64>(FRESH * bucket)?;

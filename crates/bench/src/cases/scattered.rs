@@ -41,10 +41,9 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The limits that a job of this strategy runs with: settings and their values.
 pub(crate) fn limits(strategy: Strategy) -> [(&'static str, String); 2] {
     // The ranks report a bad value of the environment.
-    let said = Job::builder()
-        .ok()
-        .map(|builder| builder.settings().registration.clone());
-    let (m, maxvictim) = said.map_or((None, None), |said| (said.m, said.maxvictim));
+    let said = Job::builder().ok();
+    let said = said.map(|builder| (builder.settings().m, builder.settings().maxvictim));
+    let (m, maxvictim) = said.unwrap_or((None, None));
     let m = m.unwrap_or(M)
         * if never_deregisters(strategy) {
             LIFTED
@@ -86,8 +85,8 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
 }
 
 fn measure(e: &Ensemble<'_>) -> hydrant::Result<()> {
-    let settings = &e.job.settings().registration;
-    let strategy = settings.strategy;
+    let settings = e.job.settings();
+    let strategy = settings.registration;
     let m = settings.m.unwrap_or(M)
         / if never_deregisters(strategy) {
             LIFTED
@@ -182,7 +181,7 @@ impl PinnedSamples {
 /// Compares the most bytes pinned with the bytes allowed: M, MAXVICTIM, the conduit's own and, in
 /// the same processes, those of the bare network.
 fn report_pinned(e: &Ensemble<'_>, pinned: &PinnedSamples) -> hydrant::Result<()> {
-    let (settings, conduit) = (&e.job.settings().registration, e.job.footprint());
+    let (settings, conduit) = (e.job.settings(), e.job.footprint());
     let limits = settings.m.unwrap_or(M) + settings.maxvictim.unwrap_or(MAXVICTIM);
     let peers = e.job.size() as usize - 1;
     // Each rank of a pair registers half of the pair's memory, where it is registered: the rings of
@@ -199,7 +198,7 @@ fn report_pinned(e: &Ensemble<'_>, pinned: &PinnedSamples) -> hydrant::Result<()
         let most = e.gather(most.load(Ordering::Relaxed))?;
         if e.rank() == 0 {
             let most = most.into_iter().max().unwrap_or(0);
-            let case = format!("{}: most {name} of a rank", settings.strategy);
+            let case = format!("{}: most {name} of a rank", settings.registration);
             let row = Row::new("pinned", case, "bytes", most as f64);
             let bound = (limits + fixed as u64) as f64;
             e.row(row.against(bound).goal(Goal::AtMostTimes(1.0)))?;

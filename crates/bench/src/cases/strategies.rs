@@ -86,8 +86,8 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     } else {
         &SIZES[..]
     };
-    let strategy = e.job.settings().registration.strategy;
-    let m = e.job.settings().registration.m.unwrap_or(M);
+    let strategy = e.job.settings().registration;
+    let m = e.job.settings().m.unwrap_or(M);
     let own = e
         .job
         .alloc::<u64>(SIZES[SIZES.len() - 1].0 / size_of::<u64>())?;

@@ -29,7 +29,7 @@ pub(crate) enum InfoError {
     /// Standard output is closed or full.
     #[error("cannot print: {0}")]
     Print(#[source] io::Error),
-    /// No setting is in force while one is bad.
+    /// No job starts while a setting is bad.
     #[error("the settings cannot be used: {0}")]
     Setting(#[source] hydrant::Error),
 }
@@ -73,13 +73,21 @@ impl From<SettingRow> for InfoLine {
             _ => "elsewhere",
         };
         let figure = row.unit.map(|unit| (unit.to_owned(), row.figure().into()));
+        // A terminal shows no markup.
+        let mut meaning = format!("{}: {}", row.meaning.replace('`', ""), row.values);
+        if row.is_experimental {
+            meaning += " (for experiments only)";
+        }
+        if let Some(expected) = row.refused {
+            meaning = format!("not valid: expected {expected}");
+        }
         InfoLine {
             section: "settings",
             name: row.name.to_owned(),
             value: row.value,
             origin: Some(origin.to_owned()),
             figures: figure.into_iter().collect(),
-            meaning: row.meaning.to_owned(),
+            meaning,
         }
     }
 }
@@ -87,13 +95,12 @@ impl From<SettingRow> for InfoLine {
 /// Prints everything, then the error of a bad setting in the environment.
 pub(crate) fn run(args: &InfoArgs) -> Result<(), InfoError> {
     let mut lines = lines();
-    let settings = Settings::from_env();
-    if let Ok(settings) = &settings {
-        settings.warn_unknown();
-        lines.extend(settings.rows().into_iter().map(InfoLine::from));
-    }
+    let settings = Settings::of_env();
+    settings.warn_unknown();
+    lines.extend(settings.rows().into_iter().map(InfoLine::from));
     print(args, &lines).map_err(InfoError::Print)?;
-    settings.map(drop).map_err(InfoError::Setting)
+    let refusal = settings.refusals().next();
+    refusal.map_or(Ok(()), |error| Err(InfoError::Setting(error)))
 }
 
 fn print(args: &InfoArgs, lines: &[InfoLine]) -> io::Result<()> {
@@ -150,14 +157,14 @@ fn conduits() -> impl Iterator<Item = Fact> {
 /// none.
 fn verbs() -> Fact {
     let verbs = |value: String| fact("verbs", value, "RDMA NICs, by libibverbs");
-    let settings = Settings::from_env().unwrap_or_else(|_| Settings::new());
-    let ports = match hydrant::settings::rdma_ports(&settings.verbs) {
+    let settings = Settings::of_env();
+    let ports = match hydrant::settings::rdma_ports(&settings) {
         Ok(ports) => ports.join(", "),
         Err(why) => return verbs(format!("absent: {why}")),
     };
     let options = hydrant_verbs::Options {
-        devices: settings.verbs.devices,
-        gid_index: settings.verbs.gid_index,
+        devices: settings.verbs_device,
+        gid_index: settings.verbs_gid,
         ..hydrant_verbs::Options::default()
     };
     match hydrant_verbs::probe(&options) {
@@ -175,8 +182,8 @@ fn verbs() -> Fact {
 /// 2002, §3, "Memory consumption").
 fn buffers() -> Fact {
     const PEERS: usize = 128;
-    let settings = Settings::from_env().unwrap_or_else(|_| Settings::new());
-    let window = settings.verbs.window;
+    let settings = Settings::of_env();
+    let window = settings.verbs_window;
     let of_a_peer = hydrant_verbs::Options::default().buffers_for_a_peer(window);
     let [each, all] = [of_a_peer, PEERS * of_a_peer].map(|bytes| units::bytes(bytes as f64));
     fact(
@@ -328,6 +335,18 @@ mod tests {
                 .iter()
                 .any(|line| line.origin.as_deref() == Some("default"))
         );
+    }
+
+    #[test]
+    fn a_setting_for_experiments_says_so() {
+        let rows = Settings::new().rows().into_iter();
+        let lines: Vec<InfoLine> = rows.map(InfoLine::from).collect();
+        let meaning = |name: &str| {
+            let line = lines.iter().find(|line| line.name == name);
+            line.expect("there is such a setting").meaning.clone()
+        };
+        assert!(meaning("HYDRANT_WIDEN").ends_with("on or off (for experiments only)"));
+        assert!(meaning("HYDRANT_BOOTSTRAP").ends_with("auto, alone, pmi1, pmix or mpi"));
     }
 
     #[test]

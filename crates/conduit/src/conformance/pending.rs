@@ -374,8 +374,8 @@ fn inline(fixture: &dyn Fixture, refused: bool) {
             for from in me.ranks().filter(|from| *from != me.rank()) {
                 let at = (number * size + from.index()) * most;
                 let expected = pattern::bytes(seed(from, me.rank(), number), 1 + number % most);
-                let what = format_args!("write {number} of {from}");
-                assert_same(&bytes[at..at + expected.len()], &expected, what);
+                let written = &bytes[at..at + expected.len()];
+                assert_same(written, &expected, format_args!("write {number} of {from}"));
             }
         }
         me.meet(log);

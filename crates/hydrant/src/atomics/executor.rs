@@ -65,7 +65,7 @@ fn network_atomicity(settings: &Settings, caps: &Caps) -> Result<Atomicity, Stri
     let conduit = caps.name;
     let atomics = (caps.atomics)
         .ok_or_else(|| format!("the conduit {conduit} has no atomic operations of its own"))?;
-    let strategy = settings.registration.strategy;
+    let strategy = settings.registration;
     let keeps = matches!(
         strategy,
         Strategy::Firehose | Strategy::PinEverything | Strategy::Auto

@@ -10,13 +10,13 @@ use std::{sync::Arc, time::Duration};
 use hydrant_conduit::Standing;
 use hydrant_foresight::{
     Time,
-    sharing::{HelperHost, Placement, Sharing},
+    sharing::{HelperHost, Placement, Policy, Sharing},
 };
 
 use crate::{
     Rank,
     progress::Progress,
-    settings::{ForesightSettings, IdleCores},
+    settings::{ForesightPolicy, IdleCores, Settings},
 };
 
 /// The number of uses after which a helper publishes its bytes and reads those of others.
@@ -32,7 +32,8 @@ const CONTEXT_SWITCH_NS: u64 = 5_000;
 /// The helpers of a host, as far as one rank knows them.
 pub(super) struct Cores {
     progress: Arc<Progress>,
-    settings: ForesightSettings,
+    policy: Policy,
+    time_slice_ns: u64,
     idle: u32,
     /// The ranks of the host, in the job's order.
     mates: Vec<Rank>,
@@ -42,11 +43,11 @@ pub(super) struct Cores {
 
 impl Cores {
     /// Returns `None` if each helper has a core of its own.
-    pub(super) fn new(progress: &Arc<Progress>, settings: &ForesightSettings) -> Option<Self> {
+    pub(super) fn new(progress: &Arc<Progress>, settings: &Settings) -> Option<Self> {
         let conduit = progress.conduit();
         let is_mate = |it: &Rank| *it == progress.rank || conduit.published(*it).is_some();
         let mates: Vec<Rank> = (0..progress.size).map(Rank).filter(is_mate).collect();
-        let idle = match settings.cores {
+        let idle = match settings.foresight_cores {
             IdleCores::Each => return None,
             IdleCores::Auto => {
                 // The rank may be bound to some of the cores, but idle cores are those of the host.
@@ -56,7 +57,11 @@ impl Cores {
         };
         Some(Self {
             progress: Arc::clone(progress),
-            settings: settings.clone(),
+            policy: match settings.foresight_policy {
+                ForesightPolicy::Conservative => Policy::Conservative,
+                ForesightPolicy::Aggressive => Policy::Aggressive,
+            },
+            time_slice_ns: (settings.foresight_slice.as_nanos().try_into()).unwrap_or(u64::MAX),
             idle,
             mates,
             uses: 0,
@@ -92,7 +97,7 @@ impl Cores {
         let (own, idle) = (self.progress.rank, self.idle);
         // The seed is the same at all ranks of the job.
         let seed = self.progress.id;
-        let mut host = HelperHost::new(self.mates.len() as u32, idle, self.settings.policy, seed);
+        let mut host = HelperHost::new(self.mates.len() as u32, idle, self.policy, seed);
         for (at, mate) in (0..).zip(&self.mates) {
             let published = if *mate == own {
                 Some(registered_bytes.saturating_add(1))
@@ -110,12 +115,7 @@ impl Cores {
             Placement::Stopped => None,
             Placement::On { helpers, .. } => Some(Sharing {
                 helpers: *helpers,
-                time_slice_ns: self
-                    .settings
-                    .slice
-                    .as_nanos()
-                    .try_into()
-                    .unwrap_or(u64::MAX),
+                time_slice_ns: self.time_slice_ns,
                 context_switch_ns: CONTEXT_SWITCH_NS,
             }),
         }

@@ -10,9 +10,9 @@ use hydrant_foresight::{
 use hydrant_pinning::{GivenUp, Run};
 
 use super::{
-    Foreseeing, Recorder,
     cores::{CHECK_AFTER, Cores},
-    record::FreedMemory,
+    foreseeing::Foreseeing,
+    record::{FreedMemory, Recorder},
     remote::{RemotePlan, is_remote},
     unfinished::{AllUnfinished, UnfinishedKind},
 };

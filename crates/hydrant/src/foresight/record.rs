@@ -19,7 +19,7 @@ use hydrant_foresight::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use super::{SHORTEST_RECORDED, remote};
+use super::{foreseeing::SHORTEST_RECORDED, remote};
 use crate::{
     progress::Progress,
     stripe::Striped,

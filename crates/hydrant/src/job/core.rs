@@ -1,20 +1,11 @@
 //! The rooms of a job at one rank.
 
-use std::{
-    hash::BuildHasher,
-    mem,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{mem, sync::Arc, time::Duration};
 
 use hydrant_base::words::{Fixed, only};
 use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
 use parking_lot::Mutex;
-use rustc_hash::FxBuildHasher;
 
 use super::ending::{EndKind, Leaving};
 use crate::{
@@ -102,7 +93,7 @@ impl Core {
         );
         let world = Team::world(&transfer)?;
         leaving.start_service(&settings)?;
-        let foreseeing = Foreseeing::start(&transfer, &settings.foresight);
+        let foreseeing = Foreseeing::start(&transfer, &settings);
         leaving.set_foreseeing(foreseeing.clone());
         Ok(Arc::new(Self {
             world,
@@ -298,19 +289,19 @@ fn agree(
     Ok(id)
 }
 
-/// Draws the number of a new job at random. In virtual time, a program and a seed give one result.
-/// So there the seed and the number of earlier virtual jobs of this process determine it. The
-/// number is never zero, which a zeroed pointer would name.
+/// Draws the number of a new job at random, but the same again in virtual time. The number is never
+/// zero, which a zeroed pointer would name.
+#[cfg_attr(
+    not(feature = "sim"),
+    expect(unused_variables, reason = "the number is random")
+)]
 fn number(settings: &Settings) -> Result<u64> {
-    static VIRTUAL: AtomicU64 = AtomicU64::new(0);
-    let number = if settings.conduit.is_virtual() {
-        let before = VIRTUAL.fetch_add(1, Relaxed);
-        FxBuildHasher.hash_one((settings.sim_seed, before))
-    } else {
-        let mut drawn = [0; 8];
-        rustix::rand::getrandom(&mut drawn[..], rustix::rand::GetRandomFlags::empty())
-            .map_err(std::io::Error::from)?;
-        u64::from_le_bytes(drawn)
-    };
-    Ok(number | 1)
+    #[cfg(feature = "sim")]
+    if settings.conduit.is_virtual() {
+        return Ok(super::simulated::number(settings) | 1);
+    }
+    let mut drawn = [0; 8];
+    rustix::rand::getrandom(&mut drawn[..], rustix::rand::GetRandomFlags::empty())
+        .map_err(std::io::Error::from)?;
+    Ok(u64::from_le_bytes(drawn) | 1)
 }

@@ -8,9 +8,8 @@
 
 use hydrant_conduit::{self as conduit, Conduit};
 use hydrant_launch::{Bootstrap, Subset};
-use hydrant_mixed::Mixed;
 
-use super::{JobBuilder, network};
+use super::{JobBuilder, conduits};
 use crate::{Error, InterNodeKind, Rank, Result};
 
 /// The bytes of the network's segment where ranks have their segments in shared memory.
@@ -23,16 +22,16 @@ pub(super) fn attach(
 ) -> Result<Box<dyn Conduit>> {
     let hosts = hosts(builder, bootstrap)?;
     if hosts.iter().all(|host| *host == 0) {
-        return network::smp(builder, bootstrap);
+        return conduits::smp(builder, bootstrap);
     }
     if (0..).zip(&hosts).all(|(rank, host)| rank == *host) {
-        return inter(builder, bootstrap, &hosts, network::segment(builder));
+        return inter(builder, bootstrap, &hosts, conduits::segment(builder));
     }
     let here = hosts[bootstrap.rank() as usize];
     let mates = (0..).zip(&hosts).filter(|(_, host)| **host == here);
     let mates: Vec<u32> = mates.map(|(rank, _)| rank).collect();
     let mut subset = Subset::new(bootstrap, mates.clone(), "intra.")?;
-    let intra = network::smp(builder, &mut subset).map_err(|error| match error {
+    let intra = conduits::smp(builder, &mut subset).map_err(|error| match error {
         // The ranks of a host count themselves from 0.
         Error::PeerLost(mate) => Error::PeerLost(Rank(mates[mate.index()])),
         other => other,
@@ -42,14 +41,15 @@ pub(super) fn attach(
         InterNodeKind::Verbs => "smp/verbs",
         InterNodeKind::Pinned => "smp/smp+pin",
     };
-    Ok(Box::new(Mixed::join(
-        bootstrap, &hosts, name, intra, inter,
-    )?))
+    conduits::joined(bootstrap, &hosts, name, [intra, inter])
 }
 
 /// Returns the host of each rank, real or pretended.
 fn hosts(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<Vec<u32>> {
-    let mut id = hydrant_launch::host_id();
+    let mut id = match builder.settings.host_id.as_str() {
+        "" => hydrant_launch::host_id(),
+        named => named.to_owned(),
+    };
     let pretended = u64::from(builder.settings.pretend_hosts);
     if pretended > 1 {
         let (rank, size) = (u64::from(bootstrap.rank()), u64::from(bootstrap.size()));
@@ -68,12 +68,13 @@ fn inter(
     let kind = builder.settings.inter_node;
     let attached = match kind {
         InterNodeKind::Pinned => {
+            #[cfg(feature = "verbs")]
             if bootstrap.rank() == 0 {
                 (builder.settings).warn_unused("HYDRANT_PEER_TIMEOUT", NOBODY_ASKS);
             }
-            network::pinned(builder, bootstrap, segment)
+            conduits::pinned(builder, bootstrap, segment)
         }
-        InterNodeKind::Verbs => network::verbs(builder, bootstrap, segment),
+        InterNodeKind::Verbs => conduits::verbs(builder, bootstrap, segment),
     };
     attached.map_err(|error| match error {
         Error::Conduit(conduit::Error::Unreachable(cause)) => {
@@ -101,5 +102,6 @@ const PRETENDED: &str = "HYDRANT_INTER_NODE=smp+pin joins hosts that are only pr
 
 /// Explains why no rank is lost for its silence between pretended hosts. A stopped process there
 /// can still touch the mapped memory when it continues, so it must not count as lost before.
+#[cfg(feature = "verbs")]
 const NOBODY_ASKS: &str = "ranks of pretended hosts share a kernel, which says at once whose process \
                            ended; one that is only stopped is waited for";

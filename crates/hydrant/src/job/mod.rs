@@ -37,7 +37,9 @@
 mod alloc;
 mod anywhere;
 mod builder;
+mod builder_settings;
 mod collective;
+mod conduits;
 mod core;
 mod ending;
 mod exclusive;
@@ -49,6 +51,8 @@ mod mutexes;
 mod network;
 mod rma;
 mod signals;
+#[cfg(feature = "sim")]
+mod simulated;
 mod threads;
 mod two_sided;
 
@@ -82,7 +86,7 @@ pub fn run<R>(body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
     JobBuilder::new()?.run(body)
 }
 
-/// As [`run`], and also on a [simulated network](crate::ConduitKind::Sim). There this process is
+/// As [`run`], and also on a simulated network (feature `sim`). There this process is
 /// the whole job: its ranks are threads, as many as `HYDRANT_SIM_RANKS` says, and each runs `body`.
 /// The result is that of rank 0. If ranks failed, it is the first failure by rank that is not a
 /// [`PeerLost`](crate::Error::PeerLost).
@@ -348,6 +352,7 @@ impl Job {
 
     /// Returns how well the strategy [`Foresight`](crate::Strategy::Foresight) predicted the uses
     /// of memory. Returns `None` with other strategies and in a forked child.
+    #[cfg(feature = "foresight")]
     pub fn foresight(&self) -> Option<crate::Foresight> {
         let foreseeing = self.core.foreseeing.as_ref();
         (foreseeing.filter(|_| !self.progress().is_forked())).map(|it| it.stats())
@@ -401,6 +406,7 @@ impl Job {
     /// Virtual time ends after 106 days: computing then takes a rank only up to that time, and its
     /// other operations still take their time. In a handler, and when the job is over, this does
     /// nothing.
+    #[cfg(feature = "sim")]
     pub fn compute(&self, operations: u64) {
         if progress::may_wait("compute").is_ok()
             && let Ok(core) = self.active()

@@ -51,10 +51,8 @@ impl Job {
         let closes = self.world().begin_collective(CollectiveKind::FreeMutexes)?;
         let all = closes.all_gather(&mine)?;
         drop(closes);
-        for held in all {
-            if let [rank, mutex] = held
-                && rank != u64::MAX
-            {
+        for [rank, mutex] in all {
+            if rank != u64::MAX {
                 let (rank, mutex) = (Rank(rank as u32), mutex as usize);
                 return Err(Error::MutexHeld { rank, mutex });
             }

@@ -2,7 +2,6 @@
 
 use std::{io, panic, sync::OnceLock, thread};
 
-use hydrant_launch::Bootstrap;
 use parking_lot::Mutex;
 
 use super::{Job, JobBuilder, builder::run_to_end, network::JobNetwork};
@@ -78,56 +77,6 @@ fn all_at_once<T: Send, R: Send>(
     })
 }
 
-/// Runs all ranks of a job whose network is inside this process, which a launcher may have started.
-/// Returns one result for the job.
-pub(super) fn run_as_one_process<R: Send>(
-    builder: &JobBuilder,
-    bootstrap: &mut dyn Bootstrap,
-    body: impl Fn(&Job) -> Result<R> + Sync,
-) -> Result<R> {
-    let settings = &builder.settings;
-    if bootstrap.size() > 1 {
-        let error = Error::Setting {
-            name: "HYDRANT_CONDUIT",
-            value: settings.conduit.to_string(),
-            expected: format!(
-                "one process, whose threads are the ranks, and the launcher started {0}: use \
-                 `hydrant run --conduit {1} -n {0} PROGRAM`, or HYDRANT_SIM_RANKS={0} and one \
-                 process",
-                bootstrap.size(),
-                settings.conduit,
-            ),
-        };
-        bootstrap.abort(1, &error.to_string());
-        return Err(error);
-    }
-    let result = verdict(run(builder, settings.sim_ranks, body));
-    if result.is_err() {
-        let _ = bootstrap.put(hydrant_launch::FAILING, b"1");
-    } else if let Err(cause) = bootstrap.finalize() {
-        tracing::warn!(%cause, "the launcher was not told of the end");
-    }
-    result
-}
-
-/// Returns rank 0's result if all succeeded. Otherwise returns the first failure by rank that is
-/// not the loss of another rank.
-fn verdict<R>(ends: Vec<Result<R>>) -> Result<R> {
-    let mut first = None;
-    let (mut failure, mut caused) = (None, None);
-    for end in ends {
-        match end {
-            Ok(result) => first = first.or(Some(result)),
-            Err(error @ Error::PeerLost(_)) => caused = caused.or(Some(error)),
-            Err(error) => failure = failure.or(Some(error)),
-        }
-    }
-    match failure.or(caused) {
-        Some(error) => Err(error),
-        None => first.ok_or_else(|| Error::other("a job of no ranks has no result")),
-    }
-}
-
 /// Copies an error for another rank.
 fn copy_error(error: &Error) -> Error {
     match error {
@@ -141,22 +90,5 @@ fn copy_error(error: &Error) -> Error {
             expected: expected.clone(),
         },
         other => Error::other(other.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Rank;
-
-    #[test]
-    fn the_failure_that_caused_the_others_is_that_of_the_job() {
-        assert_eq!(verdict(vec![Ok(7), Ok(8)]).unwrap(), 7);
-        let lost = |rank| Err(Error::PeerLost(Rank(rank)));
-        let cause = || Err(Error::other("out of ideas"));
-        let ends = vec![Ok(7), lost(2), cause(), lost(2)];
-        assert_eq!(verdict(ends).unwrap_err().to_string(), "out of ideas");
-        let ends = vec![lost(1), Ok(7), lost(0)];
-        assert!(matches!(verdict(ends), Err(Error::PeerLost(Rank(1)))));
     }
 }

@@ -127,6 +127,10 @@ pub(crate) struct Progress {
     /// How long a waiting thread spins.
     spin: Duration,
     /// The number of processors that the ranks of this host share.
+    #[cfg_attr(
+        not(feature = "foresight"),
+        expect(dead_code, reason = "only the strategy `foresight` reads it")
+    )]
     pub(crate) host_cores: usize,
     /// True if there are more ranks than cores. A thread that spins then takes the core from the
     /// rank that it waits for.

@@ -1,6 +1,11 @@
 //! Own memory that a helper registers before it is needed and evicts afterwards, under the engine's
 //! rules.
 
+#![cfg_attr(
+    not(feature = "foresight"),
+    expect(dead_code, reason = "only the strategy `foresight` reads it")
+)]
+
 use std::{sync::Arc, time::Duration};
 
 use hydrant_pinning::{

@@ -3,14 +3,14 @@
 use hydrant_conduit::{Conduit, Registration};
 use hydrant_pinning::{Config, CostModel, Message, Strategy};
 
-use crate::{Error, RegistrationSettings, Result};
+use crate::{Error, Result, Settings};
 
 /// The share of the memory that can be pinned at all that peers may have by default: four tenths,
 /// as in the paper (400 MB of 1 GB).
 const M_SHARE: (u64, u64) = (4, 10);
 
 pub(super) fn config(
-    settings: &RegistrationSettings,
+    settings: &Settings,
     registration: &Registration,
     conduit: &dyn Conduit,
 ) -> Result<Config> {
@@ -25,11 +25,22 @@ pub(super) fn config(
             2 * least
         )));
     }
-    if settings.strategy == Strategy::Paging && !caps.any_address {
+    if settings.registration == Strategy::Paging && !caps.any_address {
         return Err(Error::Setting {
             name: "HYDRANT_REGISTRATION",
-            value: settings.strategy.to_string(),
+            value: settings.registration.to_string(),
             expected: format!("another strategy: the NIC of {} does not page", caps.name),
+        });
+    }
+    #[cfg(not(feature = "foresight"))]
+    if settings.registration == Strategy::Foresight {
+        return Err(Error::Setting {
+            name: "HYDRANT_REGISTRATION",
+            value: settings.registration.to_string(),
+            expected: format!(
+                "another strategy: foresight needs {}",
+                crate::settings::built_without("foresight")
+            ),
         });
     }
     let available = registration.max_bytes as u64;
@@ -38,16 +49,16 @@ pub(super) fn config(
     Ok(Config {
         rank: conduit.rank().0,
         ranks: conduit.size(),
-        strategy: settings.strategy,
+        strategy: settings.registration,
         page,
         bucket: settings.bucket.unwrap_or(page),
         m,
         maxvictim,
         available,
         adaptive_victims: settings.adaptive_victims,
-        borrowing: settings.borrowing,
-        widening: settings.widening,
-        entries: settings.entries,
+        borrowing: settings.borrow,
+        widening: settings.widen,
+        entries: settings.pin_down_entries,
         max_extent: registration.max_extent as u64,
         cost: CostModel {
             per_op_ns: registration.register.per_op_ns + registration.deregister.per_op_ns,
@@ -68,14 +79,10 @@ pub(super) fn config(
 ///
 /// # Errors
 /// [`Error::Registration`] if too little can be registered for any limits.
-fn bytes(
-    settings: &RegistrationSettings,
-    (available, page): (u64, u64),
-    ranks: u32,
-) -> Result<(u64, u64)> {
+fn bytes(settings: &Settings, (available, page): (u64, u64), ranks: u32) -> Result<(u64, u64)> {
     let bucket = settings.bucket.map_or(page, |bucket| bucket as u64);
     let peers = u64::from(ranks - 1).max(1);
-    let for_peers = match settings.strategy {
+    let for_peers = match settings.registration {
         Strategy::Firehose | Strategy::Auto => peers.saturating_mul(bucket),
         _ => 0,
     };
@@ -109,13 +116,11 @@ mod tests {
 
     const PAGE: u64 = 4096;
 
-    fn settings(m: Option<u64>, maxvictim: Option<u64>, bucket: u64) -> RegistrationSettings {
-        RegistrationSettings {
-            m,
-            maxvictim,
-            bucket: Some(bucket as usize),
-            ..RegistrationSettings::default()
-        }
+    fn settings(m: Option<u64>, maxvictim: Option<u64>, bucket: u64) -> Settings {
+        let mut settings = Settings::new();
+        (settings.m, settings.maxvictim) = (m, maxvictim);
+        settings.bucket = Some(bucket as usize);
+        settings
     }
 
     fn is_possible(m: u64, maxvictim: u64, bucket: u64, available: u64, ranks: u32) -> bool {

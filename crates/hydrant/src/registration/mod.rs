@@ -71,6 +71,7 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use block::GrantRecord;
 pub(crate) use drive::{Carrier, Piece, failed};
+#[cfg(feature = "foresight")]
 pub(crate) use foreseen::Foreseen;
 pub(crate) use loan::Lease;
 pub(crate) use own::{Extents, PATIENCE, not_registered};
@@ -154,7 +155,7 @@ impl RegistrationSetup {
         let Some(registration) = caps.registration else {
             return Ok(None);
         };
-        let config = limits::config(&settings.registration, &registration, conduit)?;
+        let config = limits::config(settings, &registration, conduit)?;
         let strategy = config.strategy;
         let mut engine = Engine::new(config)?;
         let reserve = words && engine.reserve_for_own();

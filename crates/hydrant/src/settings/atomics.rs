@@ -1,7 +1,5 @@
 //! The executors of atomic operations.
 
-use std::{fmt, str::FromStr};
-
 /// The executor that changes words of 64 bits of symmetric memory atomically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -17,25 +15,8 @@ pub enum AtomicsKind {
     Messages,
 }
 
-impl FromStr for AtomicsKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "native" => Ok(Self::Native),
-            "messages" => Ok(Self::Messages),
-            _ => Err("auto, native or messages".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for AtomicsKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Auto => "auto",
-            Self::Native => "native",
-            Self::Messages => "messages",
-        })
-    }
-}
+super::forms::words!(AtomicsKind {
+    Auto => "auto",
+    Native => "native",
+    Messages => "messages",
+});

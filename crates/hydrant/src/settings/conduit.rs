@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use super::forms::{ValueForm, listed, with_near};
+
 /// The conduit that joins the ranks of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -18,43 +20,84 @@ pub enum ConduitKind {
     Verbs,
     /// A network in virtual time, with this profile: a name or a file. The ranks are threads of one
     /// process.
+    #[cfg(feature = "sim")]
     Sim(String),
 }
 
 impl ConduitKind {
     /// Returns whether time is virtual: computing and sending advance it, not the clock.
+    #[cfg(feature = "sim")]
     pub fn is_virtual(&self) -> bool {
         matches!(self, Self::Sim(_))
     }
+
+    /// Without the feature `sim`, time is real.
+    #[cfg(not(feature = "sim"))]
+    pub(crate) fn is_virtual(&self) -> bool {
+        false
+    }
 }
 
-/// Returns the ports of RDMA devices that a job could use here, for display.
-///
-/// # Errors
-/// A sentence with the reason why there is none.
-pub fn rdma_ports(settings: &super::VerbsSettings) -> Result<Vec<String>, String> {
-    let ports = hydrant_verbs::ports(&settings.devices, settings.gid_index)?;
-    Ok(ports.iter().map(ToString::to_string).collect())
+/// The prefix of the conduits in virtual time.
+const SIMULATED: &str = "sim:";
+
+/// The form of [`ConduitKind`].
+pub(super) struct Conduits;
+
+impl Conduits {
+    const WORDS: [&str; 5] = ["auto", "smp", "smp+pin", "verbs", "sim:PROFILE"];
+
+    /// Returns the simulated network of this profile.
+    #[cfg(feature = "sim")]
+    fn simulated(&self, profile: &str) -> Result<ConduitKind, String> {
+        match profile {
+            "" => Err(self.values()),
+            profile => Ok(ConduitKind::Sim(profile.to_owned())),
+        }
+    }
+
+    #[cfg(not(feature = "sim"))]
+    fn simulated(&self, _profile: &str) -> Result<ConduitKind, String> {
+        Err(format!(
+            "{}; `sim` needs {}",
+            self.values(),
+            crate::settings::built_without("sim")
+        ))
+    }
 }
 
-/// The possible values, for the error of a bad one.
-pub(super) const EXPECTED: &str =
-    "auto, smp, smp+pin, verbs or sim:PROFILE, such as sim:myrinet-gm";
+impl ValueForm<ConduitKind> for Conduits {
+    fn read(&self, text: &str) -> Result<ConduitKind, String> {
+        match text {
+            "auto" => Ok(ConduitKind::Auto),
+            "smp" => Ok(ConduitKind::Smp),
+            "smp+pin" => Ok(ConduitKind::Pinned),
+            "verbs" => Ok(ConduitKind::Verbs),
+            _ => match text.strip_prefix(SIMULATED) {
+                Some(profile) => self.simulated(profile),
+                None => Err(with_near(self.values(), text, Self::WORDS.into_iter())),
+            },
+        }
+    }
+
+    fn show(&self, value: &ConduitKind) -> String {
+        value.to_string()
+    }
+
+    fn values(&self) -> String {
+        if cfg!(feature = "sim") {
+            format!("{}, such as sim:myrinet-gm", listed(&Self::WORDS))
+        } else {
+            listed(&Self::WORDS[..4])
+        }
+    }
+}
 
 impl FromStr for ConduitKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "smp" => Ok(Self::Smp),
-            "smp+pin" => Ok(Self::Pinned),
-            "verbs" => Ok(Self::Verbs),
-            _ => match text.strip_prefix("sim:") {
-                Some(profile) if !profile.is_empty() => Ok(Self::Sim(profile.to_owned())),
-                _ => Err(EXPECTED.to_owned()),
-            },
-        }
+        Conduits.read(text)
     }
 }
 
@@ -65,7 +108,8 @@ impl fmt::Display for ConduitKind {
             Self::Smp => f.pad("smp"),
             Self::Pinned => f.pad("smp+pin"),
             Self::Verbs => f.pad("verbs"),
-            Self::Sim(profile) => f.pad(&format!("sim:{profile}")),
+            #[cfg(feature = "sim")]
+            Self::Sim(profile) => f.pad(&format!("{SIMULATED}{profile}")),
         }
     }
 }
@@ -81,25 +125,19 @@ pub enum InterNodeKind {
     Pinned,
 }
 
-impl FromStr for InterNodeKind {
-    type Err = String;
+super::forms::words!(InterNodeKind {
+    Verbs => "verbs",
+    Pinned => "smp+pin",
+});
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "verbs" => Ok(Self::Verbs),
-            "smp+pin" => Ok(Self::Pinned),
-            _ => Err("verbs or smp+pin".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for InterNodeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Verbs => "verbs",
-            Self::Pinned => "smp+pin",
-        })
-    }
+/// Returns the ports of RDMA devices that a job could use here, for display.
+///
+/// # Errors
+/// A sentence with the reason why there is none.
+#[cfg(feature = "verbs")]
+pub fn rdma_ports(settings: &super::Settings) -> Result<Vec<String>, String> {
+    let ports = hydrant_verbs::ports(&settings.verbs_device, settings.verbs_gid)?;
+    Ok(ports.iter().map(ToString::to_string).collect())
 }
 
 #[cfg(test)]
@@ -108,23 +146,32 @@ mod tests {
 
     #[test]
     fn conduits_are_parsed_and_formatted() {
-        for text in [
-            "auto",
-            "smp",
-            "smp+pin",
-            "verbs",
-            "sim:ideal",
-            "sim:a/b.toml",
-            "sim:sim:",
-        ] {
+        for text in ["auto", "smp", "smp+pin", "verbs"] {
             assert_eq!(text.parse::<ConduitKind>().unwrap().to_string(), text);
         }
-        assert!("sim:ideal".parse::<ConduitKind>().unwrap().is_virtual());
         for bad in [
             "", "sim", "sim:", "SMP", "smp+", "pin", "tcp:host", "verbs ",
         ] {
             let expected = bad.parse::<ConduitKind>().unwrap_err();
-            assert!(expected.contains("sim:PROFILE"), "{bad}: {expected}");
+            assert!(expected.contains("auto, smp, smp+pin"), "{bad}: {expected}");
         }
+        let why = "vebs".parse::<ConduitKind>().unwrap_err();
+        assert!(why.ends_with("did you mean verbs?"), "{why}");
+    }
+
+    #[cfg(feature = "sim")]
+    #[test]
+    fn simulated_networks_have_a_profile() {
+        for text in ["sim:ideal", "sim:a/b.toml", "sim:sim:"] {
+            assert_eq!(text.parse::<ConduitKind>().unwrap().to_string(), text);
+        }
+        assert!("sim:ideal".parse::<ConduitKind>().unwrap().is_virtual());
+    }
+
+    #[cfg(not(feature = "sim"))]
+    #[test]
+    fn a_network_that_is_not_built_in_names_its_feature() {
+        let why = "sim:ideal".parse::<ConduitKind>().unwrap_err();
+        assert!(why.contains("feature `sim`"), "{why}");
     }
 }

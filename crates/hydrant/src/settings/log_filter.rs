@@ -3,11 +3,38 @@
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
+use super::forms::ValueForm;
+
+/// The form of the text of a filter.
+pub(super) struct LogFilter;
+
+impl ValueForm<String> for LogFilter {
+    fn read(&self, text: &str) -> Result<String, String> {
+        let told = |part| {
+            format!(
+                "{}; {part:?} is neither a level nor such a pair",
+                self.values()
+            )
+        };
+        parse(text).map_err(told)?;
+        Ok(text.to_owned())
+    }
+
+    fn show(&self, value: &String) -> String {
+        value.clone()
+    }
+
+    fn values(&self) -> String {
+        "a log filter: off, error, warn, info, debug or trace, or levels of parts, such as hydrant=debug"
+            .to_owned()
+    }
+}
+
 /// Returns the filter that a text names: a level, or pairs such as `hydrant=debug`, separated by commas.
 ///
 /// # Errors
 /// The part of the text that is neither.
-pub(crate) fn parse(text: &str) -> std::result::Result<Targets, String> {
+pub(crate) fn parse(text: &str) -> Result<Targets, String> {
     let parts = text
         .split(',')
         .map(str::trim)

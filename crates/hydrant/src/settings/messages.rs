@@ -1,7 +1,5 @@
 //! The protocols of two-sided messages.
 
-use std::{fmt, str::FromStr};
-
 /// The protocol of two-sided messages, for any size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -20,33 +18,9 @@ pub enum MessageProtocol {
     Pipeline,
 }
 
-impl MessageProtocol {
-    /// All protocols.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Eager, Self::Rendezvous, Self::Pipeline];
-
-    /// Returns the name by which users choose it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Eager => "eager",
-            Self::Rendezvous => "rendezvous",
-            Self::Pipeline => "pipeline",
-        }
-    }
-}
-
-impl FromStr for MessageProtocol {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        (Self::ALL.into_iter())
-            .find(|protocol| protocol.name() == text)
-            .ok_or_else(|| "auto, eager, rendezvous or pipeline".to_owned())
-    }
-}
-
-impl fmt::Display for MessageProtocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+super::forms::words!(MessageProtocol {
+    Auto => "auto",
+    Eager => "eager",
+    Rendezvous => "rendezvous",
+    Pipeline => "pipeline",
+});

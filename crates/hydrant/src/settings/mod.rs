@@ -2,36 +2,40 @@
 //!
 //! Each setting is a `HYDRANT_*` variable and a method of [`JobBuilder`](crate::JobBuilder); the
 //! builder wins. An unknown variable is a warning, a bad value an error. [`Settings::rows`] lists
-//! the values in force and their origins.
+//! the values in force and their origins. `table.rs` declares them all.
 
 mod atomics;
 mod conduit;
+mod declare;
+#[cfg(test)]
+mod documentation;
+#[cfg(feature = "foresight")]
 mod foresight;
+mod forms;
+#[cfg(feature = "log")]
 pub(crate) mod log_filter;
 mod messages;
-mod registration;
 mod size;
 mod table;
 
 use std::{
-    collections::BTreeMap,
     env,
     io::{self, Write},
-    time::Duration,
 };
 
-use hydrant_launch::Kind;
-use hydrant_smp::Foreign;
-
 use crate::Error;
-pub use registration::RegistrationSettings;
+use table::{ABSENT, TABLE};
 
 pub use atomics::AtomicsKind;
-pub use conduit::{ConduitKind, InterNodeKind, rdma_ports};
-pub use foresight::{ForesightSettings, IdleCores};
+#[cfg(feature = "verbs")]
+pub use conduit::rdma_ports;
+pub use conduit::{ConduitKind, InterNodeKind};
+#[cfg(feature = "foresight")]
+pub use foresight::{ForesightPolicy, IdleCores};
 pub use messages::MessageProtocol;
 pub use size::{format_bytes, parse_bytes};
-use table::TABLE;
+pub use table::Settings;
+pub(crate) use table::each_setting;
 
 /// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -52,12 +56,18 @@ pub enum Origin {
 pub struct SettingRow {
     /// The name of the variable.
     pub name: &'static str,
-    /// The value in force.
+    /// The value in force, or the text that is no value.
     pub value: String,
     /// The origin of the value.
     pub origin: Origin,
-    /// The meaning, in a sentence.
+    /// The meaning, as a part of a sentence. Words of code are between backticks.
     pub meaning: &'static str,
+    /// The values that the setting may have, in words.
+    pub values: String,
+    /// The expected values, if `value` is none of them.
+    pub refused: Option<String>,
+    /// True if only experiments need the setting.
+    pub is_experimental: bool,
     /// The unit of a number, in the plural, such as `bytes`; `None` if the value is a word.
     pub unit: Option<&'static str>,
 }
@@ -70,153 +80,14 @@ impl SettingRow {
     }
 }
 
-/// The settings of RDMA NICs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct VerbsSettings {
-    /// Devices, or ports as `device:port`, separated by commas. If empty, any device is used.
-    pub devices: String,
-    /// The index of the port's address that peers are told. By default, the best one.
-    pub gid_index: Option<u8>,
-    /// How long a packet waits for an acknowledgement before it is sent again: the exponent `n` in
-    /// 4.096 µs × 2ⁿ. By default, a value that suits the device.
-    pub ack_timeout: Option<u8>,
-    /// The most requests of a rank that may be unhandled at a peer. The peer has twice as many
-    /// receive buffers for it, so that no message is dropped.
-    pub window: u32,
-}
-
-impl Default for VerbsSettings {
-    fn default() -> Self {
-        Self {
-            devices: String::new(),
-            gid_index: None,
-            ack_timeout: None,
-            window: hydrant_verbs::Options::default().window,
-        }
-    }
-}
-
-/// The values in force.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Settings {
-    /// The network that joins the ranks.
-    pub conduit: ConduitKind,
-    /// The network that joins ranks of different hosts.
-    pub inter_node: InterNodeKind,
-    /// How many hosts the ranks pretend to be on, in blocks, so that a job for several hosts can be
-    /// tried on one.
-    pub pretend_hosts: u32,
-    /// The strategy and limits of registration, for networks that need it.
-    pub registration: RegistrationSettings,
-    /// The executor that changes words of 64 bits atomically.
-    pub atomics: AtomicsKind,
-    /// The settings of the strategy `foresight`.
-    pub foresight: ForesightSettings,
-    /// The protocol of two-sided messages.
-    pub messages: MessageProtocol,
-    /// The most bytes of a message that is sent eagerly. By default, this follows the costs of the
-    /// network.
-    pub messages_eager: Option<usize>,
-    /// True if peers may name any address of this rank.
-    pub anywhere: bool,
-    /// The number of ranks of a simulated job.
-    pub sim_ranks: u32,
-    /// The random seed of a simulated network: the same seed gives the same run.
-    pub sim_seed: u64,
-    /// How ranks find each other.
-    pub bootstrap: Kind,
-    /// The bytes of memory that each rank may allocate for the job.
-    pub heap: usize,
-    /// True if a service thread answers while the application computes. In virtual time there is
-    /// none.
-    pub service: bool,
-    /// The processors on which the service thread may run. If empty, those of the joining thread.
-    /// If that has one processor, and the ranks that share memory have no more, those of the other
-    /// ranks.
-    pub service_cpus: Vec<usize>,
-    /// The processors that the launcher had for the ranks of the host. Empty if it did not tell.
-    pub host_cpus: Vec<usize>,
-    /// How long a waiting thread spins before it yields and sleeps.
-    pub spin: Duration,
-    /// How long to wait for the other ranks at the start.
-    pub join_timeout: Duration,
-    /// The number of messages that a ring between two ranks holds.
-    pub ring_slots: usize,
-    /// The bytes of payload that a ring holds. A message carries at most a quarter. By default,
-    /// this depends on the number of ranks, and messages carry 16 KiB.
-    pub ring_payload: Option<usize>,
-    /// The number of buffers that a rank may have exposed at once, and on `smp+pin` of registered
-    /// extents. By default, what the network does well.
-    pub extents: Option<usize>,
-    /// How memory outside the heap is reached.
-    pub foreign: Foreign,
-    /// The settings of RDMA NICs.
-    pub verbs: VerbsSettings,
-    /// How long a rank of another host may be silent before it is lost; zero means forever. For
-    /// RDMA only: between pretended hosts the kernel reports processes that end.
-    pub peer_timeout: Duration,
-    /// True if counters are printed at the end.
-    pub counters: bool,
-    /// The filter of [`log_to_stderr`](crate::log_to_stderr): a level, or pairs such as `hydrant=debug`, separated by
-    /// commas.
-    pub log: String,
-    origins: BTreeMap<&'static str, Origin>,
-    /// The values of variables that other parts of Hydrant read.
-    elsewhere: BTreeMap<&'static str, String>,
-    /// Variables with Hydrant's prefix that are no settings.
-    unknown: Vec<String>,
-}
-
 impl Settings {
-    /// Returns the defaults, without the environment.
-    pub fn new() -> Self {
-        Self {
-            conduit: ConduitKind::Auto,
-            inter_node: InterNodeKind::Verbs,
-            pretend_hosts: 1,
-            registration: RegistrationSettings::default(),
-            atomics: AtomicsKind::Auto,
-            foresight: ForesightSettings::default(),
-            messages: MessageProtocol::Auto,
-            messages_eager: None,
-            anywhere: false,
-            sim_ranks: 1,
-            sim_seed: 1,
-            bootstrap: Kind::Auto,
-            heap: table::default_heap(),
-            service: true,
-            service_cpus: Vec::new(),
-            host_cpus: Vec::new(),
-            spin: Duration::from_micros(50),
-            join_timeout: Duration::from_secs(60),
-            ring_slots: 256,
-            ring_payload: None,
-            extents: None,
-            foreign: Foreign::Auto,
-            verbs: VerbsSettings::default(),
-            peer_timeout: Duration::from_secs(10),
-            counters: false,
-            log: "warn".to_owned(),
-            origins: BTreeMap::new(),
-            elsewhere: BTreeMap::new(),
-            unknown: Vec::new(),
-        }
-    }
-
     /// Returns the defaults, changed by the environment. Variables that are no settings are kept
     /// for [`warn_unknown`](Self::warn_unknown).
     ///
     /// # Errors
     /// [`Error::Setting`] naming the first variable with a bad value.
     pub fn from_env() -> Result<Self, Error> {
-        let vars = env::vars_os().filter_map(|(name, value)| {
-            let name = name.into_string().ok()?;
-            let value = value.to_string_lossy().into_owned();
-            name.starts_with("HYDRANT_").then_some((name, value))
-        });
-        Self::from_vars(vars)
+        Self::checked(Self::of_env())
     }
 
     /// As [`from_env`](Self::from_env), from the variables given.
@@ -224,43 +95,58 @@ impl Settings {
     /// # Errors
     /// As [`from_env`](Self::from_env).
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Self, Error> {
+        Self::checked(Self::of_vars(vars))
+    }
+
+    /// As [`from_env`](Self::from_env), for display: a bad value leaves the default in force, and
+    /// [`rows`](Self::rows) has it with what was expected.
+    pub fn of_env() -> Self {
+        Self::of_vars(env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            let value = value.to_string_lossy().into_owned();
+            name.starts_with("HYDRANT_").then_some((name, value))
+        }))
+    }
+
+    fn of_vars(vars: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut settings = Self::new();
         for (name, value) in vars {
             match TABLE.iter().find(|setting| setting.name == name) {
                 Some(setting) => {
-                    (setting.set)(&mut settings, value.trim()).map_err(|expected| {
-                        Error::Setting {
-                            name: setting.name,
-                            value,
-                            expected,
-                        }
-                    })?;
+                    if let Err(expected) = (setting.set)(&mut settings, value.trim()) {
+                        settings.refused.insert(setting.name, (value, expected));
+                    }
                     settings.origins.insert(setting.name, Origin::Environment);
                 }
-                None if table::belongs_to_tests(&name) => {}
-                None => settings.unknown.push(name),
+                None if name.starts_with("HYDRANT_TEST_") => {}
+                None => settings.ignored.push(ignored(&name)),
             }
         }
-        Ok(settings)
+        settings
     }
 
-    /// Keeps the value of a variable that another part of Hydrant reads, for display.
-    fn note(&mut self, name: &'static str, text: &str) -> Result<(), String> {
-        self.elsewhere.insert(name, text.to_owned());
-        Ok(())
+    fn checked(self) -> Result<Self, Error> {
+        let refusal = self.refusals().next();
+        refusal.map_or(Ok(self), Err)
     }
 
-    fn noted(&self, name: &str) -> Option<&str> {
-        let text = self.elsewhere.get(name)?;
-        Some(text.as_str()).filter(|text| !text.is_empty())
+    /// Returns an [`Error::Setting`] for each variable with a bad value, of settings for display.
+    pub fn refusals(&self) -> impl Iterator<Item = Error> {
+        (self.refused.iter()).map(|(name, (value, expected))| Error::Setting {
+            name,
+            value: value.clone(),
+            expected: expected.clone(),
+        })
     }
 
     /// Notes that the program set `name`.
     pub(crate) fn built(&mut self, name: &'static str) {
+        self.refused.remove(name);
         self.origins.insert(name, Origin::Builder);
     }
 
     /// Warns that `name` has no effect in this job, if it was set.
+    #[cfg(feature = "verbs")]
     pub(crate) fn warn_unused(&self, name: &'static str, why: &str) {
         if self.origins.contains_key(name) {
             warn(&format!("{name} has no effect here: {why}"));
@@ -270,31 +156,52 @@ impl Settings {
     /// Warns on standard error of each variable that looks like a setting and is none. A job does
     /// so itself, once for all its ranks. Programs that read settings and start no job call this.
     pub fn warn_unknown(&self) {
-        for name in &self.unknown {
-            let near = (TABLE.iter())
-                .map(|setting| (strsim::levenshtein(setting.name, name), setting.name))
-                .min()
-                .filter(|(distance, _)| *distance <= 2.max((name.len() - "HYDRANT_".len()) / 3));
-            let hint = match near {
-                Some((_, near)) => format!("did you mean {near}?"),
-                None => "`hydrant info` lists them".to_owned(),
-            };
-            warn(&format!("{name} is not a setting; {hint}"));
+        for sentence in &self.ignored {
+            warn(sentence);
         }
     }
 
     /// Returns every setting: its value in force, its origin and its meaning.
     pub fn rows(&self) -> Vec<SettingRow> {
-        (TABLE.iter())
-            .map(|setting| SettingRow {
+        let row = |setting: &declare::Setting| {
+            let refused = self.refused.get(setting.name);
+            let (value, expected) = match refused {
+                Some((value, expected)) => (value.clone(), Some(expected.clone())),
+                None => ((setting.show)(self), None),
+            };
+            SettingRow {
                 name: setting.name,
-                value: (setting.show)(self),
+                value,
                 origin: (self.origins.get(setting.name).copied()).unwrap_or(Origin::Default),
                 meaning: setting.meaning,
-                unit: setting.unit,
-            })
-            .collect()
+                values: (setting.values)(),
+                refused: expected,
+                is_experimental: setting.is_experimental,
+                unit: (setting.unit)(),
+            }
+        };
+        TABLE.iter().map(row).collect()
     }
+}
+
+/// Explains why a variable with Hydrant's prefix has no effect.
+fn ignored(name: &str) -> String {
+    if let Some((_, feature)) = ABSENT.iter().find(|(absent, _)| *absent == name) {
+        let without = built_without(feature);
+        return format!("{name} has no effect: it needs {without}");
+    }
+    let most = 2.max((name.len() - "HYDRANT_".len()) / 3);
+    let names = TABLE.iter().map(|setting| setting.name);
+    let hint = match forms::near(name, names, most) {
+        Some(near) => format!("did you mean {near}?"),
+        None => "`hydrant info` lists them".to_owned(),
+    };
+    format!("{name} is not a setting; {hint}")
+}
+
+/// Describes the feature that something needs, as the end of a sentence.
+pub(crate) fn built_without(feature: &str) -> String {
+    format!("the feature `{feature}` of the crate hydrant, which this program was built without")
 }
 
 /// Prints a warning in one write, because other ranks write to the same stream.
@@ -337,6 +244,8 @@ mod tests {
         for (name, value) in [
             ("HYDRANT_CONDUIT", "tcp"),
             ("HYDRANT_CONDUIT", "sim:"),
+            ("HYDRANT_M", "16Q"),
+            ("HYDRANT_REGISTRATION", "firehoze"),
             ("HYDRANT_INTER_NODE", "tcp"),
             ("HYDRANT_PRETEND_HOSTS", "0"),
             ("HYDRANT_ATOMICS", "both"),
@@ -366,6 +275,32 @@ mod tests {
             assert!(error.contains(&format!("{name}={value}")), "{error}");
             assert!(error.contains("expected"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_bad_value_leaves_the_others_in_force() {
+        let vars = [("HYDRANT_M", "16Q"), ("HYDRANT_HEAP", "3 MiB")];
+        let settings = Settings::of_vars(vars.map(|(name, value)| (name.into(), value.into())));
+        assert_eq!((settings.m, settings.heap), (None, 3 << 20));
+        let rows = settings.rows();
+        let m = rows.iter().find(|row| row.name == "HYDRANT_M").unwrap();
+        assert_eq!(m.value, "16Q");
+        assert!(m.refused.as_ref().unwrap().contains("bytes from 4 KiB"));
+        assert_eq!(rows.iter().filter(|row| row.refused.is_some()).count(), 1);
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_right_gets_a_hint() {
+        assert!(ignored("HYDRANT_HAEP").contains("did you mean HYDRANT_HEAP?"));
+        assert!(ignored("HYDRANT_NO_SUCH_THING").contains("`hydrant info`"));
+    }
+
+    /// The library has a default of its own, for programs that use it without `hydrant`.
+    #[cfg(feature = "verbs")]
+    #[test]
+    fn the_window_is_by_default_that_of_the_library() {
+        let window = hydrant_verbs::Options::default().window;
+        assert_eq!(Settings::new().verbs_window, window);
     }
 
     #[test]

@@ -276,7 +276,7 @@ fn of_pointers_into_symmetric_memory() {
 fn of_exposed_buffers() {
     const BUFFER: usize = 100_000;
     for way in [Foreign::Auto, Foreign::ProcessVm, Foreign::Messages] {
-        good(builder().foreign(way).run_local(2, |job| {
+        good(builder().smp_foreign(way).run_local(2, |job| {
             let f = Fixture::new(job)?;
             let pointers = job.alloc::<GlobalPtr<u32>>(1)?;
             let exposed = job.expose(vec![9_u32; BUFFER])?;

@@ -180,7 +180,7 @@ fn of_a_job_that_is_over() {
 #[test_on(shared, veiled, pinned)]
 fn taken_back() {
     for way in [Foreign::ProcessVm, Foreign::Messages] {
-        good(builder().foreign(way).run_local(2, |job| {
+        good(builder().smp_foreign(way).run_local(2, |job| {
             let f = Fixture::new(job)?;
             let pointers = job.alloc::<GlobalPtr<u64>>(1)?;
             let exposed = job.expose(vec![4_u64; 1000])?;

@@ -142,31 +142,36 @@ fn total_memory() -> usize {
 #[test_on(shared, veiled, pinned)]
 fn addresses_where_nothing_is() {
     for way in [Foreign::Auto, Foreign::ProcessVm, Foreign::Messages] {
-        good(builder().anywhere(true).foreign(way).run_local(2, |job| {
-            let f = Fixture::new(job)?;
-            let to = job.right();
-            static READ_ONLY: [u8; 64] = [3; 64];
-            let mut into = [7; 8];
-            for addr in [0, 8, 1 << 62, u64::MAX - 100] {
-                // SAFETY: nothing is mapped there, so nothing can change.
-                let put = unsafe { job.put_anywhere(to, addr, &[1; 8]) };
-                refused!(
-                    put,
-                    Error::BadAddress { rank, len: 8, .. } if rank == to,
-                    format!("{addr:#x}"), format!("rank {to}"), "8 bytes"
-                );
-                // SAFETY: as above.
-                let got = unsafe { job.get_anywhere(to, addr, &mut into) };
-                refused!(got, Error::BadAddress { .. }, format!("{addr:#x}"));
-            }
-            let addr = std::ptr::from_ref(&READ_ONLY).addr() as u64;
-            // SAFETY: the memory cannot be written to, so it does not change.
-            let put = unsafe { job.put_anywhere(to, addr, &[1; 8]) };
-            refused!(put, Error::BadAddress { .. }, format!("{addr:#x}"));
-            // SAFETY: constant bytes.
-            unsafe { job.get_anywhere(to, addr, &mut into)? };
-            assert_eq!((into, READ_ONLY[0]), ([3; 8], 3));
-            f.check(job)
-        }));
+        good(
+            builder()
+                .anywhere(true)
+                .smp_foreign(way)
+                .run_local(2, |job| {
+                    let f = Fixture::new(job)?;
+                    let to = job.right();
+                    static READ_ONLY: [u8; 64] = [3; 64];
+                    let mut into = [7; 8];
+                    for addr in [0, 8, 1 << 62, u64::MAX - 100] {
+                        // SAFETY: nothing is mapped there, so nothing can change.
+                        let put = unsafe { job.put_anywhere(to, addr, &[1; 8]) };
+                        refused!(
+                            put,
+                            Error::BadAddress { rank, len: 8, .. } if rank == to,
+                            format!("{addr:#x}"), format!("rank {to}"), "8 bytes"
+                        );
+                        // SAFETY: as above.
+                        let got = unsafe { job.get_anywhere(to, addr, &mut into) };
+                        refused!(got, Error::BadAddress { .. }, format!("{addr:#x}"));
+                    }
+                    let addr = std::ptr::from_ref(&READ_ONLY).addr() as u64;
+                    // SAFETY: the memory cannot be written to, so it does not change.
+                    let put = unsafe { job.put_anywhere(to, addr, &[1; 8]) };
+                    refused!(put, Error::BadAddress { .. }, format!("{addr:#x}"));
+                    // SAFETY: constant bytes.
+                    unsafe { job.get_anywhere(to, addr, &mut into)? };
+                    assert_eq!((into, READ_ONLY[0]), ([3; 8], 3));
+                    f.check(job)
+                }),
+        );
     }
 }

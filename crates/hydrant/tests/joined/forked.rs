@@ -49,7 +49,7 @@ pub(crate) fn over_networks() {
 }
 
 pub(crate) fn over_rdma() {
-    if let Err(why) = settings::rdma_ports(&settings::VerbsSettings::default()) {
+    if let Err(why) = settings::rdma_ports(&hydrant::Settings::new()) {
         eprintln!("left out: {why}");
         return;
     }

@@ -35,7 +35,7 @@ fn hammer(job: &Job, board: &Symmetric<GlobalPtr<u64>>, stop: &Symmetric<u64>) -
 #[test_on(real)]
 fn nothing_lands_in_what_was_taken_back() {
     for way in WAYS {
-        let refused = good(builder().foreign(way).run_local(3, |job| {
+        let refused = good(builder().smp_foreign(way).run_local(3, |job| {
             let board = job.alloc::<GlobalPtr<u64>>(1)?;
             let stop = job.alloc::<u64>(1)?;
             let tell = |pointer| (1..3).try_for_each(|r| board.put_value(Rank(r), 0, pointer));
@@ -79,7 +79,7 @@ fn nothing_lands_in_what_was_taken_back() {
 #[test_on(real)]
 fn a_scope_takes_back_what_was_leaked_in_it() {
     for way in WAYS {
-        good(builder().foreign(way).run_local(2, |job| {
+        good(builder().smp_foreign(way).run_local(2, |job| {
             let board = job.alloc::<GlobalPtr<u64>>(1)?;
             let mut buffer = vec![1_u64; 3000];
             job.scope(|s| {

@@ -22,7 +22,7 @@ fn lend(job: &Job) -> Result<(Exposed<'static, u64>, GlobalPtr<u64>)> {
 #[test_on(shared, veiled, pinned, native)]
 fn a_scope_completes_what_it_began() {
     for way in [Foreign::ProcessVm, Foreign::Messages] {
-        good(builder().foreign(way).run_local(3, |job| {
+        good(builder().smp_foreign(way).run_local(3, |job| {
             let (exposed, theirs) = lend(job)?;
             let data = vec![1 + u64::from(job.rank().0); LONG];
             let operation = job.scope(|s| {
@@ -48,34 +48,38 @@ fn a_scope_completes_what_it_began() {
 /// The buffer is the caller's again after the panic: nothing may still be reading it.
 #[test_on(shared, veiled, pinned, native)]
 fn a_scope_completes_what_it_began_before_a_panic() {
-    good(builder().foreign(Foreign::Messages).run_local(2, |job| {
-        let (exposed, theirs) = lend(job)?;
-        let mut data = vec![5; LONG];
-        let end = panic::catch_unwind(AssertUnwindSafe(|| {
-            job.scope(|s| {
-                s.put_to(theirs, &data)?;
-                if true {
-                    panic!("in the middle of a put");
-                }
+    good(
+        builder()
+            .smp_foreign(Foreign::Messages)
+            .run_local(2, |job| {
+                let (exposed, theirs) = lend(job)?;
+                let mut data = vec![5; LONG];
+                let end = panic::catch_unwind(AssertUnwindSafe(|| {
+                    job.scope(|s| {
+                        s.put_to(theirs, &data)?;
+                        if true {
+                            panic!("in the middle of a put");
+                        }
+                        Ok(())
+                    })
+                }));
+                assert!(end.is_err());
+                data.fill(6);
+                job.barrier()?;
+                assert!(exposed.take_back().iter().all(|element| *element == 5));
+                // And an error does not keep it from completing, either.
+                let (exposed, theirs) = lend(job)?;
+                let end = job.scope(|s| -> Result<()> {
+                    s.put_to(theirs, &data)?;
+                    Err(Error::other("changed my mind"))
+                });
+                assert_eq!(end.unwrap_err().to_string(), "changed my mind");
+                data.fill(7);
+                job.barrier()?;
+                assert!(exposed.take_back().iter().all(|element| *element == 6));
                 Ok(())
-            })
-        }));
-        assert!(end.is_err());
-        data.fill(6);
-        job.barrier()?;
-        assert!(exposed.take_back().iter().all(|element| *element == 5));
-        // And an error does not keep it from completing, either.
-        let (exposed, theirs) = lend(job)?;
-        let end = job.scope(|s| -> Result<()> {
-            s.put_to(theirs, &data)?;
-            Err(Error::other("changed my mind"))
-        });
-        assert_eq!(end.unwrap_err().to_string(), "changed my mind");
-        data.fill(7);
-        job.barrier()?;
-        assert!(exposed.take_back().iter().all(|element| *element == 6));
-        Ok(())
-    }));
+            }),
+    );
 }
 
 /// Leaked handles leak memory and nothing else.
@@ -108,23 +112,27 @@ fn what_dropped_handles_began_goes_on() {
 /// A failed operation is the scope's failure; the others of the scope are done.
 #[test_on(shared, veiled, pinned, native)]
 fn the_first_failure_is_the_scopes() {
-    good(builder().foreign(Foreign::Messages).run_local(2, |job| {
-        let (exposed, theirs) = lend(job)?;
-        let data = vec![5; LONG];
-        job.barrier()?;
-        drop(exposed);
-        job.barrier()?;
-        let (alive, there) = lend(job)?;
-        let end = job.scope(|s| {
-            s.put_to(there, &data)?;
-            s.put_to(theirs, &data)?;
-            Ok(())
-        });
-        assert!(matches!(end, Err(Error::Revoked { .. })), "{end:?}");
-        job.barrier()?;
-        assert!(alive.take_back().iter().all(|element| *element == 5));
-        Ok(())
-    }));
+    good(
+        builder()
+            .smp_foreign(Foreign::Messages)
+            .run_local(2, |job| {
+                let (exposed, theirs) = lend(job)?;
+                let data = vec![5; LONG];
+                job.barrier()?;
+                drop(exposed);
+                job.barrier()?;
+                let (alive, there) = lend(job)?;
+                let end = job.scope(|s| {
+                    s.put_to(there, &data)?;
+                    s.put_to(theirs, &data)?;
+                    Ok(())
+                });
+                assert!(matches!(end, Err(Error::Revoked { .. })), "{end:?}");
+                job.barrier()?;
+                assert!(alive.take_back().iter().all(|element| *element == 5));
+                Ok(())
+            }),
+    );
 }
 
 /// Who sees the signal sees the data, each time, round and round.
@@ -161,7 +169,7 @@ fn without_a_service_thread() {
     good(
         builder()
             .service(false)
-            .foreign(Foreign::Messages)
+            .smp_foreign(Foreign::Messages)
             .run_local(3, |job| {
                 let done = job.alloc::<u64>(1)?;
                 let (exposed, theirs) = lend(job)?;

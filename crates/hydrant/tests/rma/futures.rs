@@ -53,7 +53,7 @@ async fn there_and_back(job: &Job, theirs: GlobalPtr<u64>, base: u64) -> Result<
 #[test_on(every)]
 fn on_an_executor_that_sleeps() {
     for way in [Foreign::ProcessVm, Foreign::Messages] {
-        good(builder().foreign(way).run_local(3, |job| {
+        good(builder().smp_foreign(way).run_local(3, |job| {
             let (exposed, theirs) = lend(job, LONG)?;
             for round in 0..5 {
                 block_on(there_and_back(job, theirs, 100 * round))?;
@@ -68,7 +68,7 @@ fn on_an_executor_that_sleeps() {
 #[test_on(every)]
 fn on_a_thread_that_waits() {
     for way in [Foreign::ProcessVm, Foreign::Messages] {
-        good(builder().foreign(way).run_local(3, |job| {
+        good(builder().smp_foreign(way).run_local(3, |job| {
             let (_exposed, theirs) = lend(job, LONG)?;
             for round in 0..5 {
                 job.wait_for(there_and_back(job, theirs, 100 * round))??;
@@ -81,7 +81,7 @@ fn on_a_thread_that_waits() {
 /// Nobody looks after messages but who asks: the task asks again and again.
 #[test_on(every)]
 fn without_a_service_thread() {
-    let builder = builder().service(false).foreign(Foreign::Messages);
+    let builder = builder().service(false).smp_foreign(Foreign::Messages);
     good(builder.run_local(2, |job| {
         let (_exposed, theirs) = lend(job, LONG)?;
         if job.rank() == Rank(0) {
@@ -106,7 +106,7 @@ fn polls<F: Future>(job: &Job, future: F) -> Result<(F::Output, u32)> {
 #[test_on(every)]
 fn who_waits_for_a_task_does_not_spin() {
     const FEW: u32 = 50;
-    let builder = builder().service(false).foreign(Foreign::Messages);
+    let builder = builder().service(false).smp_foreign(Foreign::Messages);
     good(builder.run_local(2, |job| {
         let (_exposed, theirs) = lend(job, LONG)?;
         let more = job.function(|_, number: u64| number + 1)?;
@@ -161,38 +161,42 @@ fn the_first_that_ends_comes_alone() {
 /// Of a batch, those that fail say so, each for itself; the scope has nothing to say any more.
 #[test_on(every)]
 fn each_operation_of_a_scope_has_its_own_result() {
-    good(builder().foreign(Foreign::Messages).run_local(2, |job| {
-        let (gone, stale) = lend(job, 64)?;
-        job.barrier()?;
-        drop(gone);
-        job.barrier()?;
-        let (_exposed, theirs) = lend(job, LONG)?;
-        let data = vec![5; 64];
-        let long = vec![6; LONG];
-        let outcomes = job.scope(|s| {
-            let mut outcomes = Vec::new();
-            for to in [theirs, stale, theirs.offset(64)] {
-                // Some networks find it at once.
-                outcomes.push(
-                    s.put_to(to, &data)
-                        .and_then(|mut operation| operation.wait()),
+    good(
+        builder()
+            .smp_foreign(Foreign::Messages)
+            .run_local(2, |job| {
+                let (gone, stale) = lend(job, 64)?;
+                job.barrier()?;
+                drop(gone);
+                job.barrier()?;
+                let (_exposed, theirs) = lend(job, LONG)?;
+                let data = vec![5; 64];
+                let long = vec![6; LONG];
+                let outcomes = job.scope(|s| {
+                    let mut outcomes = Vec::new();
+                    for to in [theirs, stale, theirs.offset(64)] {
+                        // Some networks find it at once.
+                        outcomes.push(
+                            s.put_to(to, &data)
+                                .and_then(|mut operation| operation.wait()),
+                        );
+                    }
+                    let mut operation = s.put_to(theirs, &long)?;
+                    while !operation.test()? {}
+                    assert!(operation.test()?, "it stays complete");
+                    operation.wait()?;
+                    let again = operation.wait();
+                    assert!(matches!(again, Err(Error::OutOfTurn { .. })), "{again:?}");
+                    Ok(outcomes)
+                })?;
+                assert!(outcomes[0].is_ok() && outcomes[2].is_ok(), "{outcomes:?}");
+                assert!(
+                    matches!(outcomes[1], Err(Error::Revoked { .. })),
+                    "{outcomes:?}"
                 );
-            }
-            let mut operation = s.put_to(theirs, &long)?;
-            while !operation.test()? {}
-            assert!(operation.test()?, "it stays complete");
-            operation.wait()?;
-            let again = operation.wait();
-            assert!(matches!(again, Err(Error::OutOfTurn { .. })), "{again:?}");
-            Ok(outcomes)
-        })?;
-        assert!(outcomes[0].is_ok() && outcomes[2].is_ok(), "{outcomes:?}");
-        assert!(
-            matches!(outcomes[1], Err(Error::Revoked { .. })),
-            "{outcomes:?}"
-        );
-        job.barrier()
-    }));
+                job.barrier()
+            }),
+    );
 }
 
 /// A result is given once, whether it is awaited, waited for or tested.
@@ -218,31 +222,35 @@ fn results_are_given_once() {
 /// Tasks that are given up at any time: what they began goes on, and its memory lasts as long.
 #[test_on(every)]
 fn tasks_may_be_dropped_at_any_time() {
-    good(builder().foreign(Foreign::Messages).run_local(2, |job| {
-        let (exposed, theirs) = lend(job, LONG)?;
-        for round in 0..40 {
-            let mut task = Box::pin(there_and_back(job, theirs, 100));
-            for _ in 0..round {
-                let poll = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-                if poll.is_ready() {
-                    break;
+    good(
+        builder()
+            .smp_foreign(Foreign::Messages)
+            .run_local(2, |job| {
+                let (exposed, theirs) = lend(job, LONG)?;
+                for round in 0..40 {
+                    let mut task = Box::pin(there_and_back(job, theirs, 100));
+                    for _ in 0..round {
+                        let poll = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                        if poll.is_ready() {
+                            break;
+                        }
+                    }
+                    drop(task);
                 }
-            }
-            drop(task);
-        }
-        // What was given up goes on until then.
-        job.quiet()?;
-        job.put_to(theirs, &[7; LONG])?;
-        job.barrier()?;
-        assert!(exposed.take_back().iter().all(|element| *element == 7));
-        Ok(())
-    }));
+                // What was given up goes on until then.
+                job.quiet()?;
+                job.put_to(theirs, &[7; LONG])?;
+                job.barrier()?;
+                assert!(exposed.take_back().iter().all(|element| *element == 7));
+                Ok(())
+            }),
+    );
 }
 
 /// As a runtime's own yield does. Nobody else looks after the messages that it waits for.
 #[test_on(every)]
 fn who_wakes_itself_hears_of_others() {
-    let builder = builder().service(false).foreign(Foreign::Messages);
+    let builder = builder().service(false).smp_foreign(Foreign::Messages);
     good(builder.run_local(2, |job| {
         let words = job.alloc::<u64>(1)?;
         job.barrier()?;
@@ -271,21 +279,26 @@ fn tasks_may_change_threads() {
             self.0.fetch_add(1, SeqCst);
         }
     }
-    good(builder().foreign(Foreign::Messages).run_local(2, |job| {
-        let (_exposed, theirs) = lend(job, LONG)?;
-        for _ in 0..20 {
-            let mut get = job.get_from_nb(theirs, vec![0; LONG])?;
-            let first = Arc::new(Count(AtomicU32::new(0)));
-            let waker = Waker::from(first.clone());
-            let polled = Pin::new(&mut get).poll(&mut Context::from_waker(&waker));
-            let Poll::Pending = polled else { continue };
-            let data =
-                thread::scope(|threads| threads.spawn(|| block_on(get)).join().expect("no panic"))?;
-            assert_eq!(data.len(), LONG);
-            assert!(first.0.load(SeqCst) <= 1, "a waker was woken twice");
-        }
-        job.barrier()
-    }));
+    good(
+        builder()
+            .smp_foreign(Foreign::Messages)
+            .run_local(2, |job| {
+                let (_exposed, theirs) = lend(job, LONG)?;
+                for _ in 0..20 {
+                    let mut get = job.get_from_nb(theirs, vec![0; LONG])?;
+                    let first = Arc::new(Count(AtomicU32::new(0)));
+                    let waker = Waker::from(first.clone());
+                    let polled = Pin::new(&mut get).poll(&mut Context::from_waker(&waker));
+                    let Poll::Pending = polled else { continue };
+                    let data = thread::scope(|threads| {
+                        threads.spawn(|| block_on(get)).join().expect("no panic")
+                    })?;
+                    assert_eq!(data.len(), LONG);
+                    assert!(first.0.load(SeqCst) <= 1, "a waker was woken twice");
+                }
+                job.barrier()
+            }),
+    );
 }
 
 /// Wakers are the program's: what they do hurts nobody else.
@@ -305,33 +318,37 @@ fn wakers_may_panic_and_look() {
             drop(held.map(|mut held| held.test()));
         }
     }
-    good(builder().foreign(Foreign::Messages).run_local(2, |job| {
-        let (_exposed, theirs) = lend(job, LONG)?;
-        for _ in 0..10 {
-            let looks = Arc::new(Looks(Mutex::new(None)));
-            *looks.0.lock().unwrap() = Some(job.get_from_nb(theirs, vec![0; LONG])?);
-            for waker in [Waker::from(Arc::new(Panics)), Waker::from(looks)] {
-                let mut get = job.get_from_nb(theirs, vec![0; LONG])?;
-                // Without a service thread the poll itself wakes.
-                let polled = panic::catch_unwind(AssertUnwindSafe(|| {
-                    Pin::new(&mut get).poll(&mut Context::from_waker(&waker))
-                }));
-                let data = match polled {
-                    Ok(Poll::Ready(data)) => data,
-                    Ok(Poll::Pending) | Err(_) => get.wait(),
-                };
-                assert_eq!(data?.len(), LONG);
-            }
-        }
-        job.barrier()
-    }));
+    good(
+        builder()
+            .smp_foreign(Foreign::Messages)
+            .run_local(2, |job| {
+                let (_exposed, theirs) = lend(job, LONG)?;
+                for _ in 0..10 {
+                    let looks = Arc::new(Looks(Mutex::new(None)));
+                    *looks.0.lock().unwrap() = Some(job.get_from_nb(theirs, vec![0; LONG])?);
+                    for waker in [Waker::from(Arc::new(Panics)), Waker::from(looks)] {
+                        let mut get = job.get_from_nb(theirs, vec![0; LONG])?;
+                        // Without a service thread the poll itself wakes.
+                        let polled = panic::catch_unwind(AssertUnwindSafe(|| {
+                            Pin::new(&mut get).poll(&mut Context::from_waker(&waker))
+                        }));
+                        let data = match polled {
+                            Ok(Poll::Ready(data)) => data,
+                            Ok(Poll::Pending) | Err(_) => get.wait(),
+                        };
+                        assert_eq!(data?.len(), LONG);
+                    }
+                }
+                job.barrier()
+            }),
+    );
 }
 
 /// Handles that outlive a job that failed: what they began ends, whoever asks for it.
 #[test_on(every)]
 fn handles_outlive_a_job_that_failed() {
     let kept = Mutex::new(Vec::new());
-    let builder = builder().service(false).foreign(Foreign::Messages);
+    let builder = builder().service(false).smp_foreign(Foreign::Messages);
     let ends: Vec<Result<()>> = builder.run_local(2, |job| {
         let (_exposed, theirs) = lend(job, LONG)?;
         let gets = (0..4).map(|_| job.get_from_nb(theirs, vec![0; LONG]));

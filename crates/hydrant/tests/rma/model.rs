@@ -266,7 +266,7 @@ fn pointers<T: Pod>(job: &Job, own: GlobalPtr<T>) -> Result<Vec<GlobalPtr<T>>> {
 }
 
 fn mix(ranks: u32, seed: u64, foreign: Foreign, steps: usize) {
-    good(builder().foreign(foreign).run_local(ranks, |job| {
+    good(builder().smp_foreign(foreign).run_local(ranks, |job| {
         let n = job.size() as usize;
         let memory = job.alloc::<u64>(n * REGION)?;
         let exposed = job.expose(vec![0_u64; n * REGION])?;

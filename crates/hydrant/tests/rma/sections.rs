@@ -149,7 +149,7 @@ fn steps<T: Pod + PartialEq + std::fmt::Debug>(
 }
 
 fn mix(ranks: u32, seed: u64, foreign: Foreign) {
-    good(builder().foreign(foreign).run_local(ranks, |job| {
+    good(builder().smp_foreign(foreign).run_local(ranks, |job| {
         let dice = &mut Random::new(seed);
         steps(job, dice, 4, |number| number as u8)?;
         steps(job, dice, 2, |number| number as u32)?;

@@ -13,7 +13,7 @@ const LONG: usize = 20_000;
 #[test_on(real, native)]
 fn put_get_call_and_request_at_once() {
     for way in [Foreign::ProcessVm, Foreign::Messages] {
-        good(builder().foreign(way).run_local(3, |job| {
+        good(builder().smp_foreign(way).run_local(3, |job| {
             let memory = job.alloc::<u64>(THREADS * LONG)?;
             let counts = job.alloc::<u64>(1)?;
             let pointers = job.alloc::<GlobalPtr<u64>>(1)?;

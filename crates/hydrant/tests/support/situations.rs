@@ -154,7 +154,7 @@ pub(crate) fn rank(arguments: &[String]) -> ExitCode {
     let builder = Job::builder()
         .expect("the settings are valid")
         .heap(256 << 20);
-    let end = builder.foreign(situation.foreign()).run(|job| {
+    let end = builder.smp_foreign(situation.foreign()).run(|job| {
         let scene = Scene::new(job)?;
         let lent = job.expose(vec![7; BUFFER])?;
         scene.publish(job, lent.pointer(0)?)?;

@@ -1855,6 +1855,7 @@ pub struct ibv_srq {
     pub cond: pthread_cond_t,
     pub events_completed: u32,
 }
+#[cfg(target_arch = "x86_64")]
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_srq"][::std::mem::size_of::<ibv_srq>() - 128usize];
@@ -1891,6 +1892,7 @@ pub struct ibv_wq {
     pub events_completed: u32,
     pub comp_mask: u32,
 }
+#[cfg(target_arch = "x86_64")]
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_wq"][::std::mem::size_of::<ibv_wq>() - 152usize];
@@ -1926,6 +1928,7 @@ pub struct ibv_qp {
     pub cond: pthread_cond_t,
     pub events_completed: u32,
 }
+#[cfg(target_arch = "x86_64")]
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_qp"][::std::mem::size_of::<ibv_qp>() - 160usize];
@@ -1975,6 +1978,7 @@ pub struct ibv_cq {
     pub comp_events_completed: u32,
     pub async_events_completed: u32,
 }
+#[cfg(target_arch = "x86_64")]
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_cq"][::std::mem::size_of::<ibv_cq>() - 128usize];
@@ -2067,6 +2071,7 @@ pub struct ibv_cq_ex {
     pub read_completion_wallclock_ns:
         ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u64>,
 }
+#[cfg(target_arch = "x86_64")]
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_cq_ex"][::std::mem::size_of::<ibv_cq_ex>() - 288usize];
@@ -2508,6 +2513,7 @@ pub struct ibv_context {
     pub mutex: pthread_mutex_t,
     pub abi_compat: *mut ::std::os::raw::c_void,
 }
+#[cfg(target_arch = "x86_64")]
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_context"][::std::mem::size_of::<ibv_context>() - 328usize];
@@ -2850,6 +2856,7 @@ pub struct verbs_context {
     pub sz: usize,
     pub context: ibv_context,
 }
+#[cfg(target_arch = "x86_64")]
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of verbs_context"][::std::mem::size_of::<verbs_context>() - 648usize];

@@ -1,0 +1,115 @@
+//! The conduits that this crate was built with, and an error that names the feature for each other
+//! one. Only this file and `simulated.rs` know the crates of the networks.
+
+use hydrant_conduit::{Conduit, Error as ConduitError};
+use hydrant_launch::Bootstrap;
+
+use super::JobBuilder;
+use crate::{Error, Result, segment::SYSTEM, settings::built_without};
+
+/// Attaches the ranks of `bootstrap`, all of one host, by shared memory.
+pub(super) fn smp(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<Box<dyn Conduit>> {
+    let options = smp_options(builder, segment(builder), hydrant_smp::DEFAULT_EXTENTS);
+    Ok(Box::new(hydrant_smp::attach(bootstrap, &options)?))
+}
+
+/// Attaches the ranks of `bootstrap` by shared memory and simulated NICs, with segments of
+/// `segment` bytes.
+#[cfg(feature = "pin")]
+pub(super) fn pinned(
+    builder: &JobBuilder,
+    bootstrap: &mut dyn Bootstrap,
+    segment: usize,
+) -> Result<Box<dyn Conduit>> {
+    let options = smp_options(builder, segment, hydrant_pin::MOST_EXTENTS);
+    Ok(Box::new(hydrant_pin::attach(bootstrap, &options)?))
+}
+
+/// Attaches the ranks of `bootstrap` by RDMA NICs, with segments of `segment` bytes.
+#[cfg(feature = "verbs")]
+pub(super) fn verbs(
+    builder: &JobBuilder,
+    bootstrap: &mut dyn Bootstrap,
+    segment: usize,
+) -> Result<Box<dyn Conduit>> {
+    let options = verbs_options(builder, segment);
+    Ok(Box::new(hydrant_verbs::attach(bootstrap, &options)?))
+}
+
+/// Joins the conduit within each host with the one between them.
+#[cfg(any(feature = "verbs", feature = "pin"))]
+pub(super) fn joined(
+    bootstrap: &mut dyn Bootstrap,
+    hosts: &[u32],
+    name: &'static str,
+    [intra, inter]: [Box<dyn Conduit>; 2],
+) -> Result<Box<dyn Conduit>> {
+    let mixed = hydrant_mixed::Mixed::join(bootstrap, hosts, name, intra, inter)?;
+    Ok(Box::new(mixed))
+}
+
+/// Refuses simulated NICs, which are not built in.
+#[cfg(not(feature = "pin"))]
+pub(super) fn pinned(_: &JobBuilder, _: &mut dyn Bootstrap, _: usize) -> Result<Box<dyn Conduit>> {
+    Err(absent("smp+pin", "pin"))
+}
+
+/// Refuses RDMA, which is not built in.
+#[cfg(not(feature = "verbs"))]
+pub(super) fn verbs(_: &JobBuilder, _: &mut dyn Bootstrap, _: usize) -> Result<Box<dyn Conduit>> {
+    Err(absent("verbs", "verbs"))
+}
+
+/// Refuses several hosts, because no network between them is built in.
+#[cfg(not(any(feature = "verbs", feature = "pin")))]
+pub(super) fn joined(
+    _: &mut dyn Bootstrap,
+    _: &[u32],
+    name: &'static str,
+    _: [Box<dyn Conduit>; 2],
+) -> Result<Box<dyn Conduit>> {
+    Err(absent(name, "verbs"))
+}
+
+/// Returns the bytes of the segment of a rank.
+pub(super) fn segment(builder: &JobBuilder) -> usize {
+    SYSTEM + builder.settings.heap
+}
+
+/// The error of a conduit that is not built in.
+#[cfg_attr(
+    all(feature = "verbs", feature = "pin"),
+    expect(dead_code, reason = "every conduit is built in")
+)]
+fn absent(conduit: &str, feature: &str) -> Error {
+    let cause = format!("{conduit} needs {}", built_without(feature));
+    Error::Conduit(ConduitError::Unreachable(cause))
+}
+
+fn smp_options(builder: &JobBuilder, segment: usize, extents: usize) -> hydrant_smp::Options {
+    let settings = &builder.settings;
+    hydrant_smp::Options {
+        segment,
+        slots: settings.ring_slots,
+        payload: settings.ring_payload,
+        extents: settings.extents.unwrap_or(extents),
+        foreign: settings.smp_foreign,
+        timeout: settings.join_timeout,
+    }
+}
+
+#[cfg(feature = "verbs")]
+fn verbs_options(builder: &JobBuilder, segment: usize) -> hydrant_verbs::Options {
+    let settings = &builder.settings;
+    let usual = hydrant_verbs::Options::default();
+    hydrant_verbs::Options {
+        segment,
+        extents: settings.extents.unwrap_or(usual.extents),
+        devices: settings.verbs_device.clone(),
+        gid_index: settings.verbs_gid,
+        ack_timeout: settings.verbs_ack_timeout,
+        window: settings.verbs_window,
+        peer_timeout: (!settings.peer_timeout.is_zero()).then_some(settings.peer_timeout),
+        ..usual
+    }
+}

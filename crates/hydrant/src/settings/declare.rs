@@ -1,0 +1,108 @@
+//! Makes the fields, their defaults, and a [`Setting`] from each row of the table. The builder's methods are made
+//! beside the builder.
+
+use super::Settings;
+
+/// One setting: all that is not a field.
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "a test compares the documentation with all of it")
+)]
+pub(super) struct Setting {
+    pub(super) name: &'static str,
+    /// The heading in the documentation.
+    pub(super) section: &'static str,
+    /// True if only experiments need the setting.
+    pub(super) is_experimental: bool,
+    pub(super) meaning: &'static str,
+    /// The field, and the method of the builder.
+    pub(super) field: &'static str,
+    /// The reason why the builder has no method.
+    pub(super) environment: Option<&'static str>,
+    /// The feature of this crate without which the setting does not exist.
+    pub(super) feature: Option<&'static str>,
+    /// The default in words, where it depends on the machine.
+    pub(super) default: Option<&'static str>,
+    /// The values, in words.
+    pub(super) values: fn() -> String,
+    /// The unit of a number, in the plural; `None` if the value is a word.
+    pub(super) unit: fn() -> Option<&'static str>,
+    /// Sets the value, or returns what was expected.
+    pub(super) set: fn(&mut Settings, &str) -> Result<(), String>,
+    pub(super) show: fn(&Settings) -> String,
+}
+
+/// Declares [`Settings`] from the rows of the table.
+macro_rules! declare_settings {
+    ($(
+        $section:literal $note:literal {$(
+            $(#[$more:meta])*
+            $name:literal $field:ident: $type:ty = $default:expr;
+            $form:expr;
+            $meaning:literal;
+            $(default $words:literal;)?
+            $(feature $feature:literal;)?
+            $(builder $argument:ident: $given:ty => $value:expr;)?
+            $(environment $why:literal;)?
+        )*}
+    )*) => {
+        /// The values in force.
+        #[derive(Debug, Clone)]
+        #[non_exhaustive]
+        pub struct Settings {$($(
+            #[doc = concat!("`", $name, "`: ", $meaning, ". ", $note)]
+            $(#[cfg(feature = $feature)])?
+            pub $field: $type,
+        )*)*
+            pub(super) origins: BTreeMap<&'static str, Origin>,
+            /// Texts that are no values, and what was expected.
+            pub(super) refused: BTreeMap<&'static str, (String, String)>,
+            /// Variables with Hydrant's prefix that have no effect, each with a sentence.
+            pub(super) ignored: Vec<String>,
+        }
+
+        impl Settings {
+            /// Returns the defaults, without the environment.
+            pub fn new() -> Self {
+                Self {$($(
+                    $(#[cfg(feature = $feature)])?
+                    $field: $default,
+                )*)*
+                    origins: BTreeMap::new(),
+                    refused: BTreeMap::new(),
+                    ignored: Vec::new(),
+                }
+            }
+        }
+
+        /// The settings of this build, in the order of the documentation.
+        pub(super) const TABLE: &[Setting] = &[$($(
+            $(#[cfg(feature = $feature)])?
+            Setting {
+                name: $name,
+                section: $section,
+                is_experimental: !$note.is_empty(),
+                meaning: $meaning,
+                field: stringify!($field),
+                environment: [$(Some($why),)? None][0],
+                feature: [$(Some($feature),)? None][0],
+                default: [$(Some($words),)? None][0],
+                values: || ValueForm::<$type>::values(&$form),
+                unit: || ValueForm::<$type>::unit(&$form),
+                set: |settings, text| {
+                    settings.$field = ValueForm::<$type>::read(&$form, text)?;
+                    Ok(())
+                },
+                show: |settings| ValueForm::<$type>::show(&$form, &settings.$field),
+            },
+        )*)*];
+
+        /// The settings that this build lacks, each with the feature that has it.
+        pub(super) const ABSENT: &[(&str, &str)] = &[$($($(
+            #[cfg(not(feature = $feature))]
+            ($name, $feature),
+        )?)*)*];
+    };
+}
+
+pub(super) use declare_settings;
