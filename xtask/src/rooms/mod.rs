@@ -265,6 +265,10 @@ mod tests {
         ];
         let expected = "a cycle of 3 files: src/a.rs:1 imports src/b.rs, src/b.rs:2 imports src/c.rs, src/c.rs:1 imports src/a.rs";
         assert_eq!(judge(plan, &files).problems, [expected]);
+        let accepted = format!("{plan}\ncycles = 1");
+        assert!(judge(&accepted, &files).problems.is_empty());
+        let too_many = format!("{plan}\ncycles = 2");
+        assert_eq!(judge(&too_many, &files).problems.len(), 2);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::{
     blocks::{Blocks, apart, places, same_length},
     board::DataPhase,
     channel::{Inbound, Outbound, shift},
+    elements::{bytes, bytes_mut, sized},
     header::{CallHeader, CollectiveKind},
     piggyback::{PiggybackData, Wanted},
     team::{IDLE, QUEUED, Team, poll_once},
@@ -309,36 +310,4 @@ fn both(
     let pieces = buffer.get_disjoint_mut([a, b, c, d]);
     let [a, b, c, d] = pieces.map_err(|cause| Error::other(format!("blocks overlap: {cause}")))?;
     Ok([[a, b], [c, d]])
-}
-
-/// Checks that elements have a size.
-///
-/// # Errors
-/// [`Error::ZeroSized`].
-pub(super) fn sized<T: Pod>() -> Result<()> {
-    if size_of::<T>() > 0 {
-        Ok(())
-    } else {
-        Err(Error::ZeroSized {
-            what: std::any::type_name::<T>(),
-        })
-    }
-}
-
-/// The bytes of elements; none if they have no size.
-pub(super) fn bytes<T: Pod>(data: &[T]) -> &[u8] {
-    if size_of::<T>() == 0 {
-        &[]
-    } else {
-        bytemuck::cast_slice(data)
-    }
-}
-
-/// As [`bytes`].
-pub(super) fn bytes_mut<T: Pod>(data: &mut [T]) -> &mut [u8] {
-    if size_of::<T>() == 0 {
-        &mut []
-    } else {
-        bytemuck::cast_slice_mut(data)
-    }
 }

@@ -2,9 +2,9 @@
 
 use super::{
     Blocks,
-    all_gather::{bytes, bytes_mut, sized},
     blocks::{apart, places, same_length},
     board::DataPhase,
+    elements::{bytes, bytes_mut, sized},
     header::{CallHeader, CollectiveKind},
     piggyback::PiggybackData,
     team::{IDLE, Team, poll_once},

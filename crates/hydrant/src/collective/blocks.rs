@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{all_gather::bytes_mut, team::Team};
+use super::{elements::bytes_mut, team::Team};
 use crate::{Error, Pod, Result, TeamRank};
 
 /// Where the blocks of a team's members lie in a buffer: the length and the start of each, in elements.

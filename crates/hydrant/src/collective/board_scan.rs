@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use super::{
-    all_gather::{bytes, bytes_mut},
     awaited::Awaited,
     board::{Board, DataPhase, StreamReaders, StreamSlots, base},
+    elements::{bytes, bytes_mut},
     header::CallHeader,
     piggyback::PiggybackData,
     streams::DataGuard,

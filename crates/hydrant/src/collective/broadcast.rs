@@ -1,8 +1,8 @@
 //! Broadcast.
 
 use super::{
-    all_gather::{bytes_mut, sized},
     board::DataPhase,
+    elements::{bytes_mut, sized},
     header::{CallHeader, CollectiveKind},
     layout::SMALL,
     piggyback::{PiggybackData, Wanted},

@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use super::{
-    all_gather::{bytes, bytes_mut},
     channel::{Inbound, Outbound},
     direct::{IncomingData, OutgoingData},
+    elements::{bytes, bytes_mut},
     layout::{CHUNK, DIRECT},
 };
 use crate::{Pod, Result};

@@ -1,9 +1,9 @@
 //! Gather.
 
 use super::{
-    all_gather::{bytes, bytes_mut, sized},
     blocks::{Blocks, apart, bytes_in, places},
     board::DataPhase,
+    elements::{bytes, bytes_mut, sized},
     header::{CallHeader, CollectiveKind},
     piggyback::{PiggybackData, Wanted},
     team::{IDLE, Team, poll_once},

@@ -89,6 +89,7 @@ mod channel_fold;
 #[cfg(feature = "num-complex")]
 mod complex;
 mod direct;
+mod elements;
 mod exchange;
 mod gather;
 #[cfg(feature = "half")]

@@ -14,11 +14,11 @@ use std::{
 
 use super::{
     Op, Reducible,
-    all_gather::{bytes, bytes_mut, sized},
     blocks::apart,
     board::{Board, DataPhase},
     channel::{Inbound, Outbound},
     channel_fold::in_chunk,
+    elements::{bytes, bytes_mut, sized},
     header::{CallHeader, CollectiveKind},
     op::{fold_of, kind_of, suits},
     piggyback::{PiggybackData, Wanted},

@@ -5,9 +5,9 @@
 
 use super::{
     Op, Reducible,
-    all_gather::{bytes, sized},
     blocks::{Blocks, same_length},
     board::DataPhase,
+    elements::{bytes, sized},
     header::CollectiveKind,
     op::fold_of,
     piggyback::PiggybackData,

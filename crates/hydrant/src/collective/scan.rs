@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use super::{
     Op, Reducible,
-    all_gather::{bytes, bytes_mut, sized},
     board::DataPhase,
     board_scan::BoardScan,
     channel::{Inbound, Outbound},
     channel_fold::{in_buffer, in_chunk},
+    elements::{bytes, bytes_mut, sized},
     header::CollectiveKind,
     op::{fold_of, identity_of},
     piggyback::{PiggybackData, Wanted},

@@ -1,8 +1,8 @@
 //! Scatter.
 
 use super::{
-    all_gather::{bytes, bytes_mut, sized},
     blocks::{Blocks, apart, bytes_in},
+    elements::{bytes, bytes_mut, sized},
     header::{CallHeader, CollectiveKind},
     layout::SMALL,
     piggyback::{PiggybackData, dealt_position},

@@ -1,24 +1,17 @@
-//! Starting a job.
+//! The settings of a job before it starts.
 
-use std::{
-    fmt,
-    panic::{self, AssertUnwindSafe},
-    sync::Arc,
-};
+use std::{fmt, sync::Arc};
 
-use hydrant_conduit::{Conduit, fork::Origin};
-use hydrant_launch::{Bootstrap, JoinOptions};
-use parking_lot::Mutex;
+use hydrant_conduit::Conduit;
 
-use super::{Job, ending::EndKind, network::JobNetwork, threads};
-use crate::{Error, Rank, Result, Settings};
+use crate::{Result, Settings};
 
 /// Collects the settings of a job before it starts. Made by [`Job::builder`].
 #[derive(Clone)]
 pub struct JobBuilder {
     pub(super) settings: Settings,
     pub(super) through: Option<Arc<Layer>>,
-    mpi_communicator: Option<usize>,
+    pub(super) mpi_communicator: Option<usize>,
 }
 
 /// Wraps a conduit into another.
@@ -67,138 +60,5 @@ impl JobBuilder {
     /// Returns the settings so far.
     pub fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// As [`join`](crate::join), with these settings.
-    ///
-    /// # Errors
-    /// As [`join`](crate::join).
-    pub fn join(self) -> Result<Job> {
-        if self.settings.conduit.is_virtual() {
-            let conduit = self.settings.conduit.to_string();
-            return Err(Error::Setting {
-                name: "HYDRANT_CONDUIT",
-                expected: format!(
-                    "a network of processes, such as smp, because this program joins as one rank; on {conduit} the \
-                     ranks are threads of one process: call `run_spmd` in place of `run` or `join`, and start the \
-                     program with `hydrant run --conduit {conduit} -n 4 PROGRAM`"
-                ),
-                value: conduit,
-            });
-        }
-        let mut bootstrap = self.launcher()?;
-        match JobNetwork::of_processes(&self).attach(&self, &mut *bootstrap) {
-            Ok(conduit) => Job::start(conduit, bootstrap, self.settings),
-            // The lost rank reports its own error, unless an abort ends it first.
-            Err(error @ Error::PeerLost(_)) => Err(error),
-            Err(error) => {
-                bootstrap.abort(1, &error.to_string());
-                Err(error)
-            }
-        }
-    }
-
-    /// As [`run`](crate::run), with these settings.
-    ///
-    /// # Errors
-    /// As [`run`](crate::run).
-    ///
-    /// # Panics
-    /// As [`run`](crate::run).
-    pub fn run<R>(self, body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
-        let job = self.join()?;
-        let (mut body, mut result) = (Some(body), None);
-        run_to_end(job, &mut |job| {
-            result = body.take().map(|body| body(job)).transpose()?;
-            Ok(())
-        })?;
-        Ok(result.expect("the body of a job that ended well has returned"))
-    }
-
-    /// As [`run_spmd`](crate::run_spmd), with these settings.
-    ///
-    /// # Errors
-    /// As [`run_spmd`](crate::run_spmd).
-    ///
-    /// # Panics
-    /// As [`run_spmd`](crate::run_spmd).
-    pub fn run_spmd<R: Send>(self, body: impl Fn(&Job) -> Result<R> + Sync) -> Result<R> {
-        #[cfg(feature = "sim")]
-        if self.settings.conduit.is_virtual() {
-            let mut bootstrap = self.launcher()?;
-            return super::simulated::run_as_one_process(&self, &mut *bootstrap, body);
-        }
-        self.run(body)
-    }
-
-    /// Runs a job of `n` ranks as threads of this process: for tests, and for programs that embed a
-    /// job. All is as between processes, except that no process can die alone.
-    ///
-    /// # Panics
-    /// If the `body` of a rank panics, once all ranks have ended.
-    pub fn run_local<R: Send>(
-        self,
-        n: u32,
-        body: impl Fn(&Job) -> Result<R> + Sync,
-    ) -> Vec<Result<R>> {
-        self.settings.warn_unknown();
-        threads::run(&self, n, body)
-    }
-
-    /// Connects to the launcher of this process.
-    ///
-    /// # Errors
-    /// [`Error::Forked`] in a child of a process that joined. The connection belongs to the parent,
-    /// which may still use it.
-    fn launcher(&self) -> Result<Box<dyn Bootstrap>> {
-        /// The process that joined last, and its rank.
-        static JOINED: Mutex<Option<(Origin, Rank)>> = Mutex::new(None);
-        // The lock is not held while a thread waits, so a child rarely finds it taken.
-        let before = JOINED.try_lock().and_then(|joined| *joined);
-        if let Some((origin, rank)) = before
-            && !origin.is_here()
-        {
-            return Err(Error::Forked { rank });
-        }
-        let bootstrap = hydrant_launch::join_with(&JoinOptions {
-            kind: self.settings.bootstrap,
-            mpi_communicator: self.mpi_communicator,
-            ..JoinOptions::default()
-        })?;
-        *JOINED.lock() = Some((Origin::here(), Rank(bootstrap.rank())));
-        if bootstrap.rank() == 0 {
-            self.settings.warn_unknown();
-        }
-        Ok(bootstrap)
-    }
-}
-
-/// Runs a body in a job, and ends the job. The body is called once and keeps its result itself. So
-/// this function is compiled once, and not in every program for each body.
-pub(super) fn run_to_end(job: Job, body: &mut dyn FnMut(&Job) -> Result<()>) -> Result<()> {
-    let progress = job.progress();
-    let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
-        body(&job)?;
-        match job.finalize() {
-            // The body finalized the job itself.
-            Err(Error::JobOver) => Ok(()),
-            ended => ended,
-        }
-    }));
-    let lost_peer = matches!(outcome, Ok(Err(Error::PeerLost(_)))) && !progress.is_lost_itself();
-    let outcome = if progress.is_forked() {
-        // In a child, while the parent goes on in the body.
-        outcome
-    } else {
-        outcome.map(|result| result.map_err(|error| progress.cause_of(error)))
-    };
-    job.core().leave(if lost_peer {
-        EndKind::LostPeer
-    } else {
-        EndKind::Failed
-    });
-    match outcome {
-        Ok(result) => result,
-        Err(cause) => panic::resume_unwind(cause),
     }
 }

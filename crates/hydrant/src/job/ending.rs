@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write},
+    panic::{self, AssertUnwindSafe},
     sync::Arc,
     thread::{self, JoinHandle},
 };
@@ -10,8 +11,9 @@ use hydrant_launch::Bootstrap;
 use hydrant_pinning::Impossible;
 use parking_lot::Mutex;
 
+use super::Job;
 use crate::{
-    Rank, Result, Settings,
+    Error, Rank, Result, Settings,
     foresight::Foreseeing,
     memory::Registry,
     message::Messages,
@@ -157,6 +159,36 @@ fn bug_report(rank: Rank, impossible: Impossible) -> String {
         "hydrant: rank {rank}: {impossible}; steps were skipped, and memory may stay registered: this is a bug of \
          Hydrant, please report it\n"
     )
+}
+
+/// Runs a body in a job, and ends the job. The body is called once and keeps its result itself. So
+/// this function is compiled once, and not in every program for each body.
+pub(super) fn run_to_end(job: Job, body: &mut dyn FnMut(&Job) -> Result<()>) -> Result<()> {
+    let progress = job.progress();
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+        body(&job)?;
+        match job.finalize() {
+            // The body finalized the job itself.
+            Err(Error::JobOver) => Ok(()),
+            ended => ended,
+        }
+    }));
+    let lost_peer = matches!(outcome, Ok(Err(Error::PeerLost(_)))) && !progress.is_lost_itself();
+    let outcome = if progress.is_forked() {
+        // In a child, while the parent goes on in the body.
+        outcome
+    } else {
+        outcome.map(|result| result.map_err(|error| progress.cause_of(error)))
+    };
+    job.core().leave(if lost_peer {
+        EndKind::LostPeer
+    } else {
+        EndKind::Failed
+    });
+    match outcome {
+        Ok(result) => result,
+        Err(cause) => panic::resume_unwind(cause),
+    }
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ mod rma;
 mod signals;
 #[cfg(feature = "sim")]
 mod simulated;
+mod start;
 mod threads;
 mod two_sided;
 

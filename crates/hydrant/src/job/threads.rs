@@ -4,7 +4,7 @@ use std::{io, panic, sync::OnceLock, thread};
 
 use parking_lot::Mutex;
 
-use super::{Job, JobBuilder, builder::run_to_end, network::JobNetwork};
+use super::{Job, JobBuilder, ending::run_to_end, network::JobNetwork};
 use crate::{Error, Result};
 
 /// Runs `n` ranks. Returns the result of each.
