@@ -11,7 +11,7 @@ use crate::{
     Options, Profile, Sim, World,
     event::SimEvent,
     memory::{PAGE, Segment},
-    state::{Fixed, SimState},
+    state::{SimConstants, SimState},
     time::{VirtualTime, picos},
     watchdog,
 };
@@ -55,7 +55,7 @@ impl World {
             let busy = &mut state.ranks[rank.index()].busy;
             busy.push((picos(*from), picos(*until)));
         }
-        let fixed = Fixed {
+        let fixed = SimConstants {
             caps: caps(&profile, options.segment),
             segments,
             loss,
