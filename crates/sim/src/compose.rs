@@ -11,7 +11,7 @@ use crate::{
     Options, Profile, Sim, World,
     event::SimEvent,
     memory::{PAGE, Segment},
-    state::{SimConstants, SimState},
+    state::{SimShared, SimState},
     time::{VirtualTime, picos},
     watchdog,
 };
@@ -55,7 +55,7 @@ impl World {
             let busy = &mut state.ranks[rank.index()].busy;
             busy.push((picos(*from), picos(*until)));
         }
-        let fixed = SimConstants {
+        let fixed = SimShared {
             caps: caps(&profile, options.segment),
             segments,
             loss,

@@ -7,7 +7,7 @@ use crate::{
     call::SimCall,
     pair::InboxItem,
     profile::Attentiveness,
-    state::SimConstants,
+    state::SimShared,
     time::{LAST, VirtualTime},
     turns::{ActorWait, News},
 };
@@ -177,12 +177,12 @@ impl ReplyPort for SimReplyPort<'_> {
 }
 
 /// The host's cost of sending a message.
-pub(crate) fn send_cost(fixed: &SimConstants, message: &Message<'_>) -> VirtualTime {
+pub(crate) fn send_cost(fixed: &SimShared, message: &Message<'_>) -> VirtualTime {
     let host = fixed.profile.host();
     host.send.0 + host.copying(message.payload.len())
 }
 
-fn receive_cost(fixed: &SimConstants, message: &OwnedMessage) -> VirtualTime {
+fn receive_cost(fixed: &SimShared, message: &OwnedMessage) -> VirtualTime {
     let host = fixed.profile.host();
     host.receive.0 + host.copying(message.payload.len()) + host.handler.0
 }

@@ -9,7 +9,7 @@ use hydrant_conduit::OwnedMessage;
 use crate::{
     event::SimEvent,
     pair::InboxItem,
-    state::{SimConstants, SimState},
+    state::{SimShared, SimState},
     time::VirtualTime,
     transfer::{NicTransfer, Payload},
     turns::News,
@@ -17,7 +17,7 @@ use crate::{
 
 impl SimState {
     /// True if a request could be sent now.
-    pub(crate) fn has_room(&mut self, fixed: &SimConstants, rank: usize, peer: usize) -> bool {
+    pub(crate) fn has_room(&mut self, fixed: &SimShared, rank: usize, peer: usize) -> bool {
         let pair = self.pair(rank, peer);
         pair.sent - pair.handled < fixed.profile.message().buffers && self.ranks[rank].tokens > 0
     }
@@ -49,7 +49,7 @@ impl SimState {
     /// Sends a reply, or keeps it until there is room.
     pub(crate) fn send_reply(
         &mut self,
-        fixed: &SimConstants,
+        fixed: &SimShared,
         rank: usize,
         peer: usize,
         message: OwnedMessage,
@@ -85,7 +85,7 @@ impl SimState {
 
     pub(crate) fn request_arrived(
         &mut self,
-        fixed: &SimConstants,
+        fixed: &SimShared,
         from: usize,
         to: usize,
         message: OwnedMessage,
@@ -128,7 +128,7 @@ impl SimState {
     /// Notes that `rank` has run the handler of a request from `from`.
     pub(crate) fn handler_done(
         &mut self,
-        fixed: &SimConstants,
+        fixed: &SimShared,
         rank: usize,
         from: usize,
         time: VirtualTime,
@@ -145,7 +145,7 @@ impl SimState {
     /// Notes that `rank` has taken a reply from `from`.
     pub(crate) fn reply_done(
         &mut self,
-        fixed: &SimConstants,
+        fixed: &SimShared,
         rank: usize,
         from: usize,
         time: VirtualTime,
@@ -163,7 +163,7 @@ impl SimState {
     }
 
     /// Tells `rank` that `peer` has taken one of its replies, so a kept reply may be sent.
-    pub(crate) fn reply_taken(&mut self, fixed: &SimConstants, rank: usize, peer: usize) {
+    pub(crate) fn reply_taken(&mut self, fixed: &SimShared, rank: usize, peer: usize) {
         let pair = self.pair(rank, peer);
         pair.replies -= 1;
         let Some((given, message)) = pair.kept.pop_front() else {
@@ -184,7 +184,7 @@ impl SimState {
     }
 
     /// Once no reply is kept, requests of the peer are delivered again.
-    fn release_held(&mut self, fixed: &SimConstants, rank: usize, peer: usize, time: VirtualTime) {
+    fn release_held(&mut self, fixed: &SimShared, rank: usize, peer: usize, time: VirtualTime) {
         let pair = self.pair(rank, peer);
         if !pair.kept.is_empty() {
             return;

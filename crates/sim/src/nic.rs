@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use crate::{
     event::SimEvent,
     memory::PAGE,
-    state::{SimConstants, SimState},
+    state::{SimShared, SimState},
     time::VirtualTime,
     transfer::{NicTransfer, Packet, Payload, SendQueue},
 };
@@ -30,7 +30,7 @@ impl SimState {
     }
 
     /// The NIC of the sender takes up a transfer.
-    pub(crate) fn launch(&mut self, fixed: &SimConstants, id: u64) {
+    pub(crate) fn launch(&mut self, fixed: &SimShared, id: u64) {
         let Some(transfer) = self.transfers.get(&id) else {
             return; // one of its ranks ended
         };
@@ -51,7 +51,7 @@ impl SimState {
     }
 
     /// The NIC of a rank sends a packet from the queue whose turn it is.
-    pub(crate) fn send_packet(&mut self, fixed: &SimConstants, from: usize) {
+    pub(crate) fn send_packet(&mut self, fixed: &SimShared, from: usize) {
         let Some(mut queue) = self.ranks[from].nic.queues.pop_front() else {
             return; // the rank ended
         };
@@ -81,7 +81,7 @@ impl SimState {
     /// the bytes sent, or `None` after the last packet.
     fn send_packet_of(
         &mut self,
-        fixed: &SimConstants,
+        fixed: &SimShared,
         from: usize,
         id: u64,
         sent: &mut Option<usize>,
@@ -123,7 +123,7 @@ impl SimState {
     }
 
     /// A packet leaves on the wire.
-    fn transmit(&mut self, fixed: &SimConstants, packet: Packet, outward: VirtualTime) {
+    fn transmit(&mut self, fixed: &SimShared, packet: Packet, outward: VirtualTime) {
         let mut head = outward + fixed.profile.link().latency.0;
         if fixed.delay > 0 {
             head += self.random.word_below(fixed.delay);
@@ -135,7 +135,7 @@ impl SimState {
     }
 
     /// The head of a packet arrives at the receiver's link.
-    pub(crate) fn arrive(&mut self, fixed: &SimConstants, packet: Packet) {
+    pub(crate) fn arrive(&mut self, fixed: &SimShared, packet: Packet) {
         if fixed.loss > 0 && !self.accepts(fixed, packet) {
             return;
         }
@@ -157,7 +157,7 @@ impl SimState {
     }
 
     /// True if the packet is accepted: neither it nor an earlier packet is missing.
-    fn accepts(&mut self, fixed: &SimConstants, packet: Packet) -> bool {
+    fn accepts(&mut self, fixed: &SimShared, packet: Packet) -> bool {
         let (from, to) = (packet.from as usize, packet.to as usize);
         let lost = fixed.loss > 0 && self.random.word() >> 32 < fixed.loss;
         let now = self.now;
@@ -193,7 +193,7 @@ impl SimState {
 }
 
 /// The time that a packet occupies a NIC.
-fn step(fixed: &SimConstants, bytes: usize, translated: bool) -> VirtualTime {
+fn step(fixed: &SimShared, bytes: usize, translated: bool) -> VirtualTime {
     let nic = fixed.profile.nic();
     let pages = if translated { bytes.div_ceil(PAGE) } else { 0 };
     nic.packet.0 + nic.bandwidth.of(bytes) + nic.translate.times(pages)

@@ -8,14 +8,14 @@ use crate::{
     memory::Place,
     pair::InboxItem,
     registry::KeyRefusal,
-    state::{RankState, SimConstants, SimState},
+    state::{RankState, SimShared, SimState},
     transfer::{NicTransfer, OneSided, Payload},
     turns::News,
 };
 
 impl SimState {
     /// Page faults of the sender's NIC on the source of a transfer.
-    pub(crate) fn source_faults(&mut self, fixed: &SimConstants, id: u64) -> usize {
+    pub(crate) fn source_faults(&mut self, fixed: &SimShared, id: u64) -> usize {
         let Some(transfer) = self.transfers.get(&id) else {
             return 0;
         };
@@ -28,7 +28,7 @@ impl SimState {
         place.map_or(0, |place| self.touch_pages(fixed, from, place))
     }
 
-    fn touch_pages(&mut self, fixed: &SimConstants, rank: usize, place: Place) -> usize {
+    fn touch_pages(&mut self, fixed: &SimShared, rank: usize, place: Place) -> usize {
         let rank = &mut self.ranks[rank];
         let faults = rank.pages.touch(place, fixed.profile.nic().page_table);
         rank.statistics.page_faults += faults as u64;
@@ -51,7 +51,7 @@ impl SimState {
     }
 
     /// A transfer is complete at its receiver's NIC.
-    pub(crate) fn land(&mut self, fixed: &SimConstants, id: u64) {
+    pub(crate) fn land(&mut self, fixed: &SimShared, id: u64) {
         if self.page_in(fixed, id) {
             return;
         }
@@ -121,7 +121,7 @@ impl SimState {
 
     /// Pages in the destination, where the NIC pages. Returns true if that takes time; the transfer
     /// then lands again later.
-    fn page_in(&mut self, fixed: &SimConstants, id: u64) -> bool {
+    fn page_in(&mut self, fixed: &SimShared, id: u64) -> bool {
         let Some(transfer) = self.transfers.get_mut(&id) else {
             return false;
         };
@@ -160,7 +160,7 @@ impl SimState {
     }
 
     /// The target's NIC sends the outcome of a write back to the initiator's NIC.
-    fn answer_later(&mut self, fixed: &SimConstants, id: u64, transfer: NicTransfer) {
+    fn answer_later(&mut self, fixed: &SimShared, id: u64, transfer: NicTransfer) {
         let profile = &fixed.profile;
         let time = self.now + profile.nic().ack.0 + profile.link().latency.0;
         self.transfers.insert(id, transfer);
@@ -253,7 +253,7 @@ impl KeyRefusal {
 }
 
 /// The offset of a place in a rank's segment, if it lies there.
-fn in_segment(fixed: &SimConstants, rank: usize, place: Place) -> Option<usize> {
+fn in_segment(fixed: &SimShared, rank: usize, place: Place) -> Option<usize> {
     let window = &fixed.segments[rank].window;
     let offset = place.addr.checked_sub(window.addr() as u64)?;
     let end = offset.checked_add(place.len)?;
@@ -261,7 +261,7 @@ fn in_segment(fixed: &SimConstants, rank: usize, place: Place) -> Option<usize> 
 }
 
 pub(crate) fn store(
-    fixed: &SimConstants,
+    fixed: &SimShared,
     rank: usize,
     place: Place,
     data: &[u8],
@@ -279,7 +279,7 @@ pub(crate) fn store(
 }
 
 pub(crate) fn load(
-    fixed: &SimConstants,
+    fixed: &SimShared,
     rank: usize,
     place: Place,
     data: &mut [u8],

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The parts that never change, or that any thread may read at any time.
-pub(crate) struct SimConstants {
+pub(crate) struct SimShared {
     pub(crate) profile: Profile,
     pub(crate) caps: Caps,
     pub(crate) segments: Vec<Segment>,
@@ -34,7 +34,7 @@ pub(crate) struct SimConstants {
     pub(crate) standings: Standings,
 }
 
-impl SimConstants {
+impl SimShared {
     pub(crate) fn present(&self, rank: usize) -> bool {
         self.standings.of(SimState::rank_of(rank)) == Standing::Present
     }
@@ -154,7 +154,7 @@ impl SimState {
 
     /// Lets everything happen that is earlier than the next turn. Returns the actor whose turn it
     /// is.
-    pub(crate) fn advance(&mut self, fixed: &SimConstants) -> Option<ActorId> {
+    pub(crate) fn advance(&mut self, fixed: &SimShared) -> Option<ActorId> {
         if !self.turns.open {
             return None;
         }
@@ -175,7 +175,7 @@ impl SimState {
     }
 
     /// Lets the next event happen.
-    pub(crate) fn process_event(&mut self, fixed: &SimConstants) {
+    pub(crate) fn process_event(&mut self, fixed: &SimShared) {
         let Some((time, event)) = self.events.pop() else {
             return;
         };
@@ -226,7 +226,7 @@ impl SimState {
     /// Ends a rank's part in the job. Its memory is out of reach and its NIC answers nothing.
     /// Transfers that it sent go on, and the news of its end does not overtake them: peers [learn
     /// of it](Self::announce_ends) when the last has arrived.
-    pub(crate) fn end(&mut self, fixed: &SimConstants, rank: usize, orderly: bool) {
+    pub(crate) fn end(&mut self, fixed: &SimShared, rank: usize, orderly: bool) {
         if self.ranks[rank].over.is_some() {
             return;
         }
@@ -240,7 +240,7 @@ impl SimState {
 
     /// Notes that a rank's program has come to its end, or goes on after all. Wakes the ranks whose
     /// programs have not come to theirs.
-    pub(crate) fn come_to_end(&mut self, fixed: &SimConstants, rank: usize, come: bool) {
+    pub(crate) fn come_to_end(&mut self, fixed: &SimShared, rank: usize, come: bool) {
         if fixed
             .standings
             .announce_end(Self::rank_of(rank), come)
@@ -256,7 +256,7 @@ impl SimState {
     }
 
     /// Announces the ended ranks that have no more transfers in flight.
-    pub(crate) fn announce_ends(&mut self, fixed: &SimConstants) {
+    pub(crate) fn announce_ends(&mut self, fixed: &SimShared) {
         while let Some(at) = self
             .ending
             .iter()
@@ -268,7 +268,7 @@ impl SimState {
     }
 
     /// Announces a rank's end to all.
-    fn announce_end(&mut self, fixed: &SimConstants, rank: usize) {
+    fn announce_end(&mut self, fixed: &SimShared, rank: usize) {
         let orderly = self.ranks[rank].over == Some(true);
         fixed.standings.end(Self::rank_of(rank), orderly);
         self.end_transfers(rank);

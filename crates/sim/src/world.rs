@@ -10,14 +10,14 @@ use hydrant_conduit::Rank;
 
 use crate::{
     Profile, Statistics,
-    state::{SimConstants, SimState},
+    state::{SimShared, SimState},
     time::duration,
     turns::ActorId,
 };
 
 /// The machine of a job: every rank is a [`Sim`](crate::Sim) of it, driven by threads of this process.
 pub struct World {
-    pub(crate) fixed: SimConstants,
+    pub(crate) fixed: SimShared,
     /// Under a lock of std, which allocates nothing. Real time decides which thread waits for the
     /// lock, so the lock must not disturb the ranks' allocations.
     pub(crate) state: Mutex<SimState>,

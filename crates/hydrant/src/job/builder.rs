@@ -6,7 +6,7 @@ use hydrant_conduit::Conduit;
 
 use crate::{Result, Settings};
 
-/// Collects the settings of a job before it starts. Made by [`Job::builder`].
+/// Collects the settings of a job before it starts. Made by [`Job::builder`](crate::Job::builder).
 #[derive(Clone)]
 pub struct JobBuilder {
     pub(super) settings: Settings,
