@@ -95,7 +95,7 @@ impl Armci {
     /// Hydrant's heap (`HYDRANT_HEAP`) sets it.
     ///
     /// # Errors
-    /// [`Error::Hydrant`](crate::Error::Hydrant).
+    /// [`Error::Hydrant`].
     pub fn new(job: &Job, limit: Option<usize>) -> Result<Self> {
         let nodes = Nodes::new(job)?;
         Ok(Self {
@@ -133,7 +133,7 @@ impl Armci {
     /// own node.
     ///
     /// # Errors
-    /// [`Error::NoProcess`](crate::Error::NoProcess).
+    /// [`Error::NoProcess`].
     pub fn is_mapped(&self, proc: i32) -> Result<bool> {
         let proc = self.memory.process(proc)?;
         Ok(self.memory.is_mapped(proc))
