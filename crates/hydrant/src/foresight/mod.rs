@@ -46,6 +46,8 @@ mod record;
 #[cfg(feature = "foresight")]
 mod remote;
 #[cfg(feature = "foresight")]
+mod start;
+#[cfg(feature = "foresight")]
 mod unfinished;
 
 #[cfg(not(feature = "foresight"))]

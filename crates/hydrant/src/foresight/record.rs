@@ -19,12 +19,16 @@ use hydrant_foresight::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use super::{foreseeing::SHORTEST_RECORDED, remote};
+use super::remote;
 use crate::{
     progress::Progress,
     stripe::Striped,
     uses::{MemoryState, RemoteUse, Use, Uses},
 };
+
+/// Shorter uses are not worth a registration of their own (Li §2, Tezuka §2). They stay registered
+/// until room is short.
+pub(super) const SHORTEST_RECORDED: u64 = 8 << 10;
 
 /// The longest that the helper sleeps without a check. A thread that writes while the helper falls
 /// asleep may still see it awake, and wake nobody. The memory of that use then stays registered for

@@ -49,6 +49,8 @@ mod message_tests;
 mod messages;
 mod mutexes;
 mod network;
+#[cfg(feature = "sim")]
+mod one_process;
 mod rma;
 mod signals;
 #[cfg(feature = "sim")]

@@ -65,7 +65,7 @@ impl JobBuilder {
         #[cfg(feature = "sim")]
         if self.settings.conduit.is_virtual() {
             let mut bootstrap = self.launcher()?;
-            return super::simulated::run_as_one_process(&self, &mut *bootstrap, body);
+            return super::one_process::run_as_one_process(&self, &mut *bootstrap, body);
         }
         self.run(body)
     }

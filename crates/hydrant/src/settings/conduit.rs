@@ -130,16 +130,6 @@ super::forms::words!(InterNodeKind {
     Pinned => "smp+pin",
 });
 
-/// Returns the ports of RDMA devices that a job could use here, for display.
-///
-/// # Errors
-/// A sentence with the reason why there is none.
-#[cfg(feature = "verbs")]
-pub fn rdma_ports(settings: &super::Settings) -> Result<Vec<String>, String> {
-    let ports = hydrant_verbs::ports(&settings.verbs_device, settings.verbs_gid)?;
-    Ok(ports.iter().map(ToString::to_string).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

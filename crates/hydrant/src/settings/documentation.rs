@@ -5,8 +5,7 @@ use std::{env, fs, path::Path};
 
 use super::{
     Settings,
-    declare::Setting,
-    table::{ABSENT, TABLE},
+    table::{ABSENT, Setting, TABLE},
 };
 
 /// The table of a section, between its heading and the next one.

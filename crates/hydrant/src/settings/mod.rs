@@ -6,7 +6,6 @@
 
 mod atomics;
 mod conduit;
-mod declare;
 #[cfg(test)]
 mod documentation;
 #[cfg(feature = "foresight")]
@@ -27,8 +26,6 @@ use crate::Error;
 use table::{ABSENT, TABLE};
 
 pub use atomics::AtomicsKind;
-#[cfg(feature = "verbs")]
-pub use conduit::rdma_ports;
 pub use conduit::{ConduitKind, InterNodeKind};
 #[cfg(feature = "foresight")]
 pub use foresight::{ForesightPolicy, IdleCores};
@@ -36,6 +33,16 @@ pub use messages::MessageProtocol;
 pub use size::{format_bytes, parse_bytes};
 pub use table::Settings;
 pub(crate) use table::each_setting;
+
+/// Returns the ports of RDMA devices that a job could use here, for display.
+///
+/// # Errors
+/// A sentence with the reason why there is none.
+#[cfg(feature = "verbs")]
+pub fn rdma_ports(settings: &Settings) -> Result<Vec<String>, String> {
+    let ports = hydrant_verbs::ports(&settings.verbs_device, settings.verbs_gid)?;
+    Ok(ports.iter().map(ToString::to_string).collect())
+}
 
 /// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -163,7 +170,7 @@ impl Settings {
 
     /// Returns every setting: its value in force, its origin and its meaning.
     pub fn rows(&self) -> Vec<SettingRow> {
-        let row = |setting: &declare::Setting| {
+        let row = |setting: &table::Setting| {
             let refused = self.refused.get(setting.name);
             let (value, expected) = match refused {
                 Some((value, expected)) => (value.clone(), Some(expected.clone())),

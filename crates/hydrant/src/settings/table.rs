@@ -23,12 +23,16 @@ use super::log_filter::LogFilter;
 use super::{
     AtomicsKind, ConduitKind, InterNodeKind, MessageProtocol, Origin,
     conduit::Conduits,
-    declare::{Setting, declare_settings},
     forms::{
         ByteCount, Microseconds, OneOf, OrAuto, Processors, Quantity, Seconds, Switch, Text,
         ValueForm,
     },
 };
+
+mod declare;
+
+pub(super) use declare::Setting;
+use declare::declare_settings;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

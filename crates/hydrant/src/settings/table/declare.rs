@@ -8,28 +8,28 @@ use super::Settings;
     not(test),
     expect(dead_code, reason = "a test compares the documentation with all of it")
 )]
-pub(super) struct Setting {
-    pub(super) name: &'static str,
+pub(in crate::settings) struct Setting {
+    pub(in crate::settings) name: &'static str,
     /// The heading in the documentation.
-    pub(super) section: &'static str,
+    pub(in crate::settings) section: &'static str,
     /// True if only experiments need the setting.
-    pub(super) is_experimental: bool,
-    pub(super) meaning: &'static str,
+    pub(in crate::settings) is_experimental: bool,
+    pub(in crate::settings) meaning: &'static str,
     /// The field, and the method of the builder.
-    pub(super) field: &'static str,
+    pub(in crate::settings) field: &'static str,
     /// The reason why the builder has no method.
-    pub(super) environment: Option<&'static str>,
+    pub(in crate::settings) environment: Option<&'static str>,
     /// The feature of this crate without which the setting does not exist.
-    pub(super) feature: Option<&'static str>,
+    pub(in crate::settings) feature: Option<&'static str>,
     /// The default in words, where it depends on the machine.
-    pub(super) default: Option<&'static str>,
+    pub(in crate::settings) default: Option<&'static str>,
     /// The values, in words.
-    pub(super) values: fn() -> String,
+    pub(in crate::settings) values: fn() -> String,
     /// The unit of a number, in the plural; `None` if the value is a word.
-    pub(super) unit: fn() -> Option<&'static str>,
+    pub(in crate::settings) unit: fn() -> Option<&'static str>,
     /// Sets the value, or returns what was expected.
-    pub(super) set: fn(&mut Settings, &str) -> Result<(), String>,
-    pub(super) show: fn(&Settings) -> String,
+    pub(in crate::settings) set: fn(&mut Settings, &str) -> Result<(), String>,
+    pub(in crate::settings) show: fn(&Settings) -> String,
 }
 
 /// Declares [`Settings`] from the rows of the table.
