@@ -23,12 +23,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use hydrant_conduit::{Line, Window};
 
 use super::{
-    awaited::Awaited,
     header::CallHeader,
     layout::AGREED,
-    peer::{RoundTarget, is_mapped},
     piggyback::PiggybackData,
     stores::FlagStore,
+    team::awaited::Awaited,
+    team::peer::{RoundTarget, is_mapped},
     team::{QUEUED, Team, outside, poll_once},
 };
 use crate::{

@@ -5,10 +5,11 @@ use std::{ops::Range, pin::Pin};
 use super::{
     blocks::{Blocks, apart, places, same_length},
     board::DataPhase,
-    channel::{Inbound, Outbound, shift},
+    channel::{Inbound, Outbound},
     elements::{bytes, bytes_mut, sized},
     header::{CallHeader, CollectiveKind},
     piggyback::{PiggybackData, Wanted},
+    shift::shift,
     team::{IDLE, QUEUED, Team, poll_once},
 };
 use crate::{Error, Pod, Result};

@@ -46,7 +46,7 @@ use hydrant_conduit::{
 
 use super::{
     layout::{BOARD, Layout},
-    peer::TeamPeer,
+    team::peer::TeamPeer,
 };
 use crate::progress::Progress;
 

@@ -4,12 +4,12 @@
 use std::ops::Range;
 
 use super::{
-    awaited::Awaited,
     board::{Board, DataPhase, StreamReaders, StreamSlots, base},
     elements::{bytes, bytes_mut},
     header::CallHeader,
     piggyback::PiggybackData,
     streams::DataGuard,
+    team::awaited::Awaited,
     team::{Team, outside},
 };
 use crate::{Pod, Result};

@@ -10,9 +10,9 @@
 //! modulo 256. Sender and receiver are never further apart than the slots.
 
 use super::{
-    awaited::Awaited,
-    direct::{Cleared, IncomingData, OutgoingData},
+    cleared::Cleared,
     layout::SLOTS,
+    team::awaited::Awaited,
     team::{Team, outside},
 };
 use crate::{Error, Result};
@@ -55,15 +55,6 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    /// Sends data that the receiver takes by one [`Inbound::receive`] of the same length.
-    pub(super) async fn send(&mut self, data: &[u8]) -> Result<()> {
-        let mut source = OutgoingData::new(data);
-        while !source.is_over() {
-            source.send_one(self).await?;
-        }
-        Ok(())
-    }
-
     /// Waits for credit to send a unit.
     pub(super) async fn until_credited(&self) -> Result<()> {
         let team = self.team;
@@ -97,11 +88,6 @@ impl<'a> Inbound<'a> {
         };
         inbound.give_credit()?;
         Ok(inbound)
-    }
-
-    /// Receives data that the sender sends by one [`Outbound::send`] of the same length.
-    pub(super) async fn receive(&mut self, into: &mut [u8]) -> Result<()> {
-        IncomingData::new(into).receive_all(self).await
     }
 
     /// Waits until the next unit has arrived.
@@ -141,42 +127,6 @@ impl<'a> Inbound<'a> {
             other => other,
         }
     }
-}
-
-/// Sends `data` and fills `into` at once, unit by unit, as members of a ring must. The next member has
-/// destinations of the same lengths.
-///
-/// No ring can deadlock. Consider the member at the lowest unit. Its receiver has taken every earlier unit,
-/// has returned credit for all but the last few, and has cleared its buffer for this unit. Its sender has
-/// sent this unit.
-pub(super) async fn shift(
-    mut outbound: Outbound<'_>,
-    data: &[&[u8]],
-    mut inbound: Inbound<'_>,
-    into: impl IntoIterator<Item = &mut [u8]>,
-) -> Result<()> {
-    let mut sinks = (into.into_iter()).filter(|into| !into.is_empty());
-    let mut sink = sinks.next().map(IncomingData::new);
-    let mut sources = (data.iter()).filter(|data| !data.is_empty());
-    let mut source = sources.next().map(|data| OutgoingData::new(data));
-    while source.is_some() || sink.is_some() {
-        if let Some(sink) = &mut sink {
-            sink.clear(&inbound)?;
-        }
-        if let Some(sending) = &mut source {
-            sending.send_one(&mut outbound).await?;
-            if sending.is_over() {
-                source = sources.next().map(|data| OutgoingData::new(data));
-            }
-        }
-        if let Some(receiving) = &mut sink {
-            receiving.receive_one(&mut inbound).await?;
-            if receiving.is_over() {
-                sink = sinks.next().map(IncomingData::new);
-            }
-        }
-    }
-    Ok(())
 }
 
 fn word(epoch: u64, count: usize) -> u64 {

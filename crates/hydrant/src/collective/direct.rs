@@ -21,9 +21,10 @@ use std::{mem, ops::Range, sync::atomic::Ordering::Acquire};
 use hydrant_conduit::{Key, Remote};
 
 use super::{
-    awaited::Awaited,
     channel::{Inbound, Outbound},
+    cleared::Cleared,
     layout::{CHUNK, DIRECT, PIECE},
+    team::awaited::Awaited,
     team::{Team, outside},
 };
 use crate::{
@@ -38,17 +39,6 @@ const UNITS: u32 = 20;
 /// The number of a unit, or of the first unit for which a buffer is cleared.
 fn number(epoch: u64, unit: usize) -> u64 {
     epoch << UNITS | (unit as u64 & ((1 << UNITS) - 1))
-}
-
-/// The buffer that a receiver has cleared.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cleared {
-    /// Where to write; `None` if the data goes in chunks.
-    to: Option<Remote>,
-    /// Bytes left.
-    left: usize,
-    /// Leading bytes that go in chunks, because the receiver has not the whole of their bucket.
-    before: usize,
 }
 
 /// The data of one send call.
@@ -120,6 +110,24 @@ impl Team {
     fn word(&self, at: usize) -> Result<u64> {
         let word = self.scratch.atomic_u64(at).map_err(outside)?;
         Ok(word.load(Acquire))
+    }
+}
+
+impl Outbound<'_> {
+    /// Sends data that the receiver takes by one [`Inbound::receive`] of the same length.
+    pub(super) async fn send(&mut self, data: &[u8]) -> Result<()> {
+        let mut source = OutgoingData::new(data);
+        while !source.is_over() {
+            source.send_one(self).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Inbound<'_> {
+    /// Receives data that the sender sends by one [`Outbound::send`] of the same length.
+    pub(super) async fn receive(&mut self, into: &mut [u8]) -> Result<()> {
+        IncomingData::new(into).receive_all(self).await
     }
 }
 

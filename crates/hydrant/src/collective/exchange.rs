@@ -6,7 +6,8 @@ use std::pin::Pin;
 
 use super::{
     board::DataPhase,
-    channel::{Inbound, Outbound, shift},
+    channel::{Inbound, Outbound},
+    shift::shift,
     team::Team,
 };
 use crate::Result;

@@ -8,7 +8,7 @@ use super::{
     area::ScratchPiece,
     header::CollectiveKind,
     layout::{BOARD, Layout},
-    peer::is_mapped,
+    team::peer::is_mapped,
     team::{IDLE, Team, outside, poll_once},
 };
 use crate::{Error, Result};

@@ -22,10 +22,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    awaited::Awaited,
     board::{Board, DataPhase, StreamLocation, StreamReaders, StreamSlots, base},
     header::CallHeader,
     piggyback::PiggybackData,
+    team::awaited::Awaited,
     team::{Team, TeamShared, outside},
 };
 use crate::{

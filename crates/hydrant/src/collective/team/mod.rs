@@ -1,5 +1,9 @@
 //! Teams: the state that some of the ranks of a job share for their collectives.
 
+pub(super) mod awaited;
+pub(super) mod peer;
+mod queue;
+
 use std::{
     ops::Deref,
     pin::pin,
@@ -19,8 +23,6 @@ use super::{
     area::{ScratchArea, ScratchPiece},
     board::Board,
     layout::{BOARD, BOARD_OF_TWO, LEDGER, Layout},
-    peer::{AgreementRound, TeamPeer, is_mapped},
-    queue::CollectiveQueue,
 };
 use crate::{
     Error, Rank, Result, TeamRank,
@@ -28,6 +30,8 @@ use crate::{
     progress::{self, For, On},
     transfer::Transfer,
 };
+use peer::{AgreementRound, TeamPeer, is_mapped};
+use queue::CollectiveQueue;
 
 /// Some of the ranks of a job, numbered anew from zero, that compute together.
 ///
@@ -101,47 +105,47 @@ pub struct Team {
 /// the team off.
 #[doc(hidden)]
 pub struct TeamShared {
-    pub(super) progress: Arc<Progress>,
+    pub(in crate::collective) progress: Arc<Progress>,
     /// Writes long data to members whose memory is not mapped. Owned by the job.
-    pub(super) transfer: Weak<Transfer>,
-    pub(super) area: Arc<ScratchArea>,
+    pub(in crate::collective) transfer: Weak<Transfer>,
+    pub(in crate::collective) area: Arc<ScratchArea>,
     /// Ranks of the job, by member.
-    pub(super) members: Vec<Rank>,
-    pub(super) me: usize,
-    pub(super) layout: Layout,
+    pub(in crate::collective) members: Vec<Rank>,
+    pub(in crate::collective) me: usize,
+    pub(in crate::collective) layout: Layout,
     /// This member's scratch, into which the members store.
-    pub(super) scratch: Window,
-    pub(super) peers: Vec<TeamPeer>,
-    pub(super) rounds: Vec<AgreementRound>,
+    pub(in crate::collective) scratch: Window,
+    pub(in crate::collective) peers: Vec<TeamPeer>,
+    pub(in crate::collective) rounds: Vec<AgreementRound>,
     /// `Some` if the team is flat.
-    pub(super) board: Option<Board>,
+    pub(in crate::collective) board: Option<Board>,
     /// This member's ledger, which other members read.
-    pub(super) ledger: Line,
-    pub(super) turn: AtomicU8,
+    pub(in crate::collective) ledger: Line,
+    pub(in crate::collective) turn: AtomicU8,
     /// Agreements so far; the same at every member.
-    pub(super) sequence: AtomicU64,
+    pub(in crate::collective) sequence: AtomicU64,
     /// The name of the notified barrier.
-    pub(super) notified: AtomicU64,
+    pub(in crate::collective) notified: AtomicU64,
     /// Set if a collective [was abandoned](Self::abandon) here before all of its data arrived.
-    pub(super) is_abandoned: AtomicBool,
+    pub(in crate::collective) is_abandoned: AtomicBool,
     /// Uses of channels so far; the same at every member.
     epoch: AtomicU64,
     /// Given back at the end; `None` in the team of all ranks.
     piece: Option<ScratchPiece>,
     /// Collectives in the background.
-    pub(super) queue: CollectiveQueue,
+    pub(in crate::collective) queue: CollectiveQueue,
 }
 
 /// No collective is in progress.
-pub(super) const IDLE: u8 = 0;
+pub(in crate::collective) const IDLE: u8 = 0;
 /// A blocking collective is in progress.
 const BUSY: u8 = 1;
 /// Between notify and wait of a barrier without a name.
-pub(super) const NOTIFIED: u8 = 2;
+pub(in crate::collective) const NOTIFIED: u8 = 2;
 /// Between notify and wait of one with a name.
-pub(super) const NOTIFIED_BY_NAME: u8 = 3;
+pub(in crate::collective) const NOTIFIED_BY_NAME: u8 = 3;
 /// Collectives in the background are in progress.
-pub(super) const QUEUED: u8 = 4;
+pub(in crate::collective) const QUEUED: u8 = 4;
 
 impl Team {
     /// The team of all ranks. This needs no communication: every rank knows the offset of its scratch.
@@ -177,7 +181,7 @@ impl Team {
     }
 
     /// A team whose members' scratch lies at `offsets`.
-    pub(super) fn new(
+    pub(in crate::collective) fn new(
         (progress, transfer): (&Arc<Progress>, Weak<Transfer>),
         area: Arc<ScratchArea>,
         members: Vec<Rank>,
@@ -260,19 +264,19 @@ impl Team {
     }
 
     /// A handle of the same team, for a collective in the background.
-    pub(super) fn clone_handle(&self) -> Self {
+    pub(in crate::collective) fn clone_handle(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
         }
     }
 
-    pub(super) fn shared(&self) -> &Arc<TeamShared> {
+    pub(in crate::collective) fn shared(&self) -> &Arc<TeamShared> {
         &self.shared
     }
 
     /// Takes the team's turn and runs a collective while the caller waits.
     #[inline]
-    pub(super) fn run_blocking<R>(
+    pub(in crate::collective) fn run_blocking<R>(
         &self,
         what: &'static str,
         collective: impl Future<Output = Result<R>>,
@@ -284,7 +288,11 @@ impl Team {
     /// Takes the team's turn if the team is in state `from`. Waits until all collectives in the background
     /// have ended.
     #[inline]
-    pub(super) fn enter(&self, what: &'static str, from: u8) -> Result<TeamTurn<'_>> {
+    pub(in crate::collective) fn enter(
+        &self,
+        what: &'static str,
+        from: u8,
+    ) -> Result<TeamTurn<'_>> {
         progress::may_wait(what)?;
         self.progress.check_running()?;
         let found = match self.turn.compare_exchange(from, BUSY, Acquire, Relaxed) {
@@ -314,18 +322,18 @@ impl Team {
     }
 
     /// Takes `count` new uses of channels, and returns the first.
-    pub(super) fn epochs(&self, count: usize) -> u64 {
+    pub(in crate::collective) fn epochs(&self, count: usize) -> u64 {
         self.epoch.fetch_add(count as u64, Relaxed)
     }
 
     /// # Errors
     /// As [`job_rank`](Self::job_rank).
-    pub(super) fn check_member(&self, rank: TeamRank) -> Result<usize> {
+    pub(in crate::collective) fn check_member(&self, rank: TeamRank) -> Result<usize> {
         self.job_rank(rank).map(|_| rank.index())
     }
 
     /// Returns whether it is the team of all ranks.
-    pub(super) fn is_of_all(&self) -> bool {
+    pub(in crate::collective) fn is_of_all(&self) -> bool {
         self.piece.is_none()
     }
 
@@ -356,7 +364,7 @@ impl Deref for Team {
 impl TeamShared {
     /// The state of the team, for calls that accept several states.
     #[inline]
-    pub(super) fn state(&self) -> u8 {
+    pub(in crate::collective) fn state(&self) -> u8 {
         self.turn.load(Relaxed)
     }
 }
@@ -381,10 +389,10 @@ impl std::fmt::Debug for Team {
 }
 
 /// The turn to run a collective; given back when dropped.
-pub(super) struct TeamTurn<'a> {
+pub(in crate::collective) struct TeamTurn<'a> {
     shared: &'a TeamShared,
     /// The state that the team is left in.
-    pub(super) after: u8,
+    pub(in crate::collective) after: u8,
 }
 
 impl Drop for TeamTurn<'_> {
@@ -397,7 +405,7 @@ impl Drop for TeamTurn<'_> {
 /// Polls a blocking collective once. The poll waits inside ([`Team::until`]), so that the result is there
 /// afterwards.
 #[inline]
-pub(super) fn poll_once<R>(collective: impl Future<Output = R>) -> R {
+pub(in crate::collective) fn poll_once<R>(collective: impl Future<Output = R>) -> R {
     match pin!(collective).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
         Poll::Pending => unreachable!("a collective that blocks has waited for what it needs"),
@@ -406,12 +414,12 @@ pub(super) fn poll_once<R>(collective: impl Future<Output = R>) -> R {
 
 /// The error of an access outside the scratch, which the layout rules out.
 #[cold]
-pub(super) fn outside(fault: Fault) -> Error {
+pub(in crate::collective) fn outside(fault: Fault) -> Error {
     Error::other(format!("a team's scratch is not as laid out: {fault:?}"))
 }
 
 #[cold]
-pub(super) fn out_of_turn(what: &'static str, found: u8) -> Error {
+pub(in crate::collective) fn out_of_turn(what: &'static str, found: u8) -> Error {
     let why = match found {
         BUSY => "another thread of this rank is in a collective of the same team",
         IDLE | QUEUED => "the barrier was not notified",

@@ -41,10 +41,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{
-    awaited::Awaited,
-    team::{IDLE, QUEUED, Team, TeamShared, out_of_turn},
-};
+use super::{IDLE, QUEUED, Team, TeamShared, awaited::Awaited, out_of_turn};
 use crate::{
     Result,
     progress::{self, Begun, Errand, ResultSlot},
@@ -54,7 +51,7 @@ use crate::{
 type QueuedStep = Box<dyn FnMut() -> Poll<Option<Waker>> + Send>;
 
 #[derive(Default)]
-pub(super) struct CollectiveQueue {
+pub(in crate::collective) struct CollectiveQueue {
     /// The collective in flight; locked by the thread that advances it.
     first: Mutex<Option<QueuedStep>>,
     /// The collectives behind it. The team enters and leaves the state `QUEUED` under this lock.
@@ -68,12 +65,12 @@ pub(super) struct CollectiveQueue {
 
 impl CollectiveQueue {
     /// Notes that the collective in flight waits, with the count of membership changes.
-    pub(super) fn set_awaited(&self, awaited: Awaited, changes: u64) {
+    pub(in crate::collective) fn set_awaited(&self, awaited: Awaited, changes: u64) {
         *self.awaited.lock() = Some((awaited, changes));
     }
 
     /// Notes that the collective in flight could continue, but messages go first.
-    pub(super) fn pause(&self) {
+    pub(in crate::collective) fn pause(&self) {
         self.pauses.store(true, Relaxed);
     }
 }
@@ -85,7 +82,7 @@ impl Team {
     /// [`Error::InHandler`](crate::Error::InHandler), [`Error::JobOver`](crate::Error::JobOver),
     /// [`Error::OutOfTurn`](crate::Error::OutOfTurn) if a thread of this rank is in a blocking collective
     /// of the team, or between the two calls of a barrier.
-    pub(super) fn begin_queued<R: Send + 'static, F>(
+    pub(in crate::collective) fn begin_queued<R: Send + 'static, F>(
         &self,
         what: &'static str,
         collective: impl FnOnce(Team) -> F,

@@ -8,7 +8,7 @@ use std::{future::poll_fn, sync::atomic::Ordering::Acquire, task::Poll};
 
 use hydrant_conduit::Ticket;
 
-use super::team::{QUEUED, Team, TeamShared};
+use super::{QUEUED, Team, TeamShared};
 use crate::{
     Rank, Result,
     progress::{For, On},
@@ -17,14 +17,14 @@ use crate::{
 
 /// A condition on a team's scratch or on a write.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Awaited {
+pub(in crate::collective) enum Awaited {
     /// The word at this offset has this value.
     Word(usize, u64),
     /// The count of units at this offset is beyond this value, in the same use of the channel.
     CountBeyond(usize, u64),
     /// A write of this member has ended.
     WriteEnd(Ticket),
-    /// The board's [version](super::board::Board::version) is no longer this one.
+    /// The board's [version](crate::collective::board::Board::version) is no longer this one.
     BoardChange(u64),
 }
 
@@ -34,13 +34,21 @@ impl Team {
     /// # Errors
     /// [`Error::PeerLost`](crate::Error::PeerLost) if one of them ended first.
     #[inline]
-    pub(super) async fn until(&self, members: &[Rank], awaited: Awaited) -> Result<()> {
+    pub(in crate::collective) async fn until(
+        &self,
+        members: &[Rank],
+        awaited: Awaited,
+    ) -> Result<()> {
         self.until_with(On::Ranks(members), awaited).await
     }
 
     /// As [`until`](Self::until), for any reason to stop waiting.
     #[inline]
-    pub(super) async fn until_with(&self, on: On<'_>, awaited: Awaited) -> Result<()> {
+    pub(in crate::collective) async fn until_with(
+        &self,
+        on: On<'_>,
+        awaited: Awaited,
+    ) -> Result<()> {
         let is_here = || self.has(awaited);
         if self.state() != QUEUED {
             let waited = (self.progress).wait(on, For::Flag, is_here);
@@ -78,7 +86,7 @@ impl Team {
     /// # Errors
     /// As [`until`](Self::until).
     #[inline]
-    pub(super) async fn until_data(&self, awaited: Awaited) -> Result<()> {
+    pub(in crate::collective) async fn until_data(&self, awaited: Awaited) -> Result<()> {
         let outcome = self.until(&self.members, awaited).await;
         outcome.inspect_err(|_| self.abandon())
     }
@@ -87,7 +95,7 @@ impl Team {
     ///
     /// # Errors
     /// The error of the write.
-    pub(super) async fn until_write_ends(&self, mut write: Write<'_>) -> Result<()> {
+    pub(in crate::collective) async fn until_write_ends(&self, mut write: Write<'_>) -> Result<()> {
         if self.state() != QUEUED {
             return write.finish();
         }
@@ -112,7 +120,7 @@ impl Team {
     /// Polls for messages in the middle of a long copy. In the background, it lets the advancing thread
     /// poll first.
     #[cold]
-    pub(super) async fn poll_between_copies(&self) {
+    pub(in crate::collective) async fn poll_between_copies(&self) {
         if self.state() != QUEUED {
             self.progress.make_progress();
             return;
@@ -133,7 +141,7 @@ impl Team {
 impl TeamShared {
     /// Returns whether the condition holds.
     #[inline]
-    pub(super) fn has(&self, awaited: Awaited) -> bool {
+    pub(in crate::collective) fn has(&self, awaited: Awaited) -> bool {
         let at = |at| self.scratch.atomic_u64(at).map(|word| word.load(Acquire));
         match awaited {
             Awaited::Word(place, value) => at(place) == Ok(value),

@@ -1,5 +1,5 @@
 //! The other members and their scratch. Mapped scratch is stored to directly, other scratch by
-//! [messages](stores).
+//! [messages](crate::collective::stores).
 
 use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
@@ -8,17 +8,20 @@ use std::sync::atomic::{
 
 use hydrant_conduit::{Line, WakeWord, Window, Word32, memory::Fault};
 
-use super::{
-    area::ScratchArea,
-    layout::{AGREED, DROPPED, LEDGER, Layout, SMALL},
-    stores::{self, FlagStore},
-    team::{Team, outside},
+use super::{Team, outside};
+use crate::{
+    Error, Rank, Result,
+    collective::{
+        area::ScratchArea,
+        layout::{AGREED, DROPPED, LEDGER, Layout, SMALL},
+        stores::{self, FlagStore},
+    },
+    progress::Progress,
 };
-use crate::{Error, Rank, Result, progress::Progress};
 
 /// A member as seen from this one.
-pub(super) struct TeamPeer {
-    pub(super) rank: Rank,
+pub(in crate::collective) struct TeamPeer {
+    pub(in crate::collective) rank: Rank,
     scratch: PeerScratch,
 }
 
@@ -33,20 +36,20 @@ enum PeerScratch {
 }
 
 /// A round of the agreement, with the memory of both sides looked up once. Pairs are by parity.
-pub(super) struct AgreementRound {
+pub(in crate::collective) struct AgreementRound {
     /// The member that this one sends to.
-    pub(super) to: usize,
+    pub(in crate::collective) to: usize,
     /// The member from which this one receives.
-    pub(super) from: usize,
-    pub(super) out: [RoundTarget; 2],
-    pub(super) hear: [Line; 2],
-    pub(super) piggyback_in: [Window; 2],
+    pub(in crate::collective) from: usize,
+    pub(in crate::collective) out: [RoundTarget; 2],
+    pub(in crate::collective) hear: [Line; 2],
+    pub(in crate::collective) piggyback_in: [Window; 2],
     /// In a flat team: where that member writes data for all.
-    pub(super) shown: [Window; 2],
+    pub(in crate::collective) shown: [Window; 2],
 }
 
 /// Where the message of a round goes.
-pub(super) enum RoundTarget {
+pub(in crate::collective) enum RoundTarget {
     Mapped {
         line: Line,
         /// In a flat team, a part of this member's own scratch.
@@ -57,21 +60,26 @@ pub(super) enum RoundTarget {
 }
 
 /// Returns whether this rank maps the segment and the wake word of `rank`.
-pub(super) fn is_mapped(progress: &Progress, rank: Rank) -> bool {
+pub(in crate::collective) fn is_mapped(progress: &Progress, rank: Rank) -> bool {
     let conduit = progress.conduit();
     conduit.window(rank).is_some() && conduit.wake_word(rank).is_some()
 }
 
 impl TeamPeer {
     /// Its scratch, if it is mapped here.
-    pub(super) fn mapped(&self) -> Option<&Window> {
+    pub(in crate::collective) fn mapped(&self) -> Option<&Window> {
         match &self.scratch {
             PeerScratch::Mapped { window, .. } => Some(window),
             PeerScratch::Unmapped(_) => None,
         }
     }
 
-    pub(super) fn new(progress: &Progress, rank: Rank, offset: usize, len: usize) -> Result<Self> {
+    pub(in crate::collective) fn new(
+        progress: &Progress,
+        rank: Rank,
+        offset: usize,
+        len: usize,
+    ) -> Result<Self> {
         let scratch = match (
             progress.conduit().window(rank),
             progress.conduit().wake_word(rank),
@@ -86,7 +94,7 @@ impl TeamPeer {
     }
 
     /// Tells the member that this one has dropped the team, as soon as there is room for that.
-    pub(super) fn count_off(&self, progress: &Progress, area: &ScratchArea) {
+    pub(in crate::collective) fn count_off(&self, progress: &Progress, area: &ScratchArea) {
         match &self.scratch {
             PeerScratch::Mapped { window, .. } => {
                 if let Ok(ledger) = window.line(LEDGER) {
@@ -106,7 +114,7 @@ impl TeamPeer {
 }
 
 impl AgreementRound {
-    pub(super) fn new(
+    pub(in crate::collective) fn new(
         layout: &Layout,
         round: usize,
         peers: &[TeamPeer],
@@ -159,7 +167,7 @@ impl AgreementRound {
 impl AgreementRound {
     /// In a flat team, writes piggybacked data for all to this member's own scratch.
     #[inline]
-    pub(super) fn show(&self, sequence: u64, data: &[u8]) -> Result<()> {
+    pub(in crate::collective) fn show(&self, sequence: u64, data: &[u8]) -> Result<()> {
         match &self.out[(sequence & 1) as usize] {
             RoundTarget::Mapped { piggyback, .. } => piggyback.write(0, data).map_err(outside),
             RoundTarget::Unmapped { .. } => Err(outside(Fault::OutOfBounds)),
@@ -170,7 +178,7 @@ impl AgreementRound {
 impl Team {
     /// Stores `data` at offset `at` of the scratch of `member`, then the words behind the flag, then the
     /// flag. The first of `words` is the value of the flag.
-    pub(super) fn store(
+    pub(in crate::collective) fn store(
         &self,
         member: usize,
         at: usize,
@@ -202,7 +210,7 @@ impl Team {
     }
 
     /// As [`store`](Self::store), into scratch that is not mapped; offsets count from the segment's start.
-    pub(super) fn store_by_message(
+    pub(in crate::collective) fn store_by_message(
         &self,
         member: usize,
         at: usize,
@@ -214,7 +222,7 @@ impl Team {
     }
 
     /// Blames the member that was lost first: another one may have ended because of it.
-    pub(super) fn blame_first_lost(&self, error: Error) -> Error {
+    pub(in crate::collective) fn blame_first_lost(&self, error: Error) -> Error {
         match error {
             Error::PeerLost(rank) => {
                 let first = self.progress.conduit().first_lost();
@@ -225,7 +233,7 @@ impl Team {
     }
 
     /// The last agreement that is known to have ended at a member.
-    pub(super) fn agreed(&self, member: usize) -> Option<u64> {
+    pub(in crate::collective) fn agreed(&self, member: usize) -> Option<u64> {
         match &self.peers[member].scratch {
             PeerScratch::Mapped { window, .. } => {
                 Some(window.line(LEDGER).ok()?[AGREED].load(Acquire))
@@ -240,7 +248,7 @@ impl Team {
     /// Tells the members that do not map this member's ledger that an agreement with a mismatch ended here.
     /// This member may end because of it, but has sent all its messages.
     #[cold]
-    pub(super) fn report_mismatch(&self, sequence: u64) {
+    pub(in crate::collective) fn report_mismatch(&self, sequence: u64) {
         let reached = self.peers.iter().filter(|peer| {
             let PeerScratch::Unmapped(offset) = peer.scratch else {
                 return false;
@@ -262,7 +270,7 @@ impl Team {
 
     /// Wakes `member` if it sleeps, after a store to its mapped scratch.
     #[inline]
-    pub(super) fn notify_after_store(&self, member: usize) {
+    pub(in crate::collective) fn notify_after_store(&self, member: usize) {
         let peer = &self.peers[member];
         let PeerScratch::Mapped { wake_bits, .. } = &peer.scratch else {
             return;
