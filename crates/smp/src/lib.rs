@@ -48,6 +48,7 @@ mod layout;
 mod mapping;
 #[cfg(not(loom))]
 mod notify;
+#[cfg(not(loom))]
 mod open_transfers;
 #[cfg(not(loom))]
 mod rendezvous;
