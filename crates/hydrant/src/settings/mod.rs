@@ -197,7 +197,7 @@ fn ignored(name: &str) -> String {
         let without = built_without(feature);
         return format!("{name} has no effect: it needs {without}");
     }
-    let most = 2.max((name.len() - "HYDRANT_".len()) / 3);
+    let most = 2.max(name.len().saturating_sub("HYDRANT_".len()) / 3);
     let names = TABLE.iter().map(|setting| setting.name);
     let hint = match forms::near(name, names, most) {
         Some(near) => format!("did you mean {near}?"),
@@ -300,6 +300,8 @@ mod tests {
     fn a_name_that_is_nearly_right_gets_a_hint() {
         assert!(ignored("HYDRANT_HAEP").contains("did you mean HYDRANT_HEAP?"));
         assert!(ignored("HYDRANT_NO_SUCH_THING").contains("`hydrant info`"));
+        // The caller of `from_vars` may pass any name.
+        assert!(ignored("HWIDEN").contains("is not a setting"));
     }
 
     /// The library has a default of its own, for programs that use it without `hydrant`.
