@@ -26,7 +26,7 @@ const LOCK_FREE: [&str; 3] = ["hydrant-smp", "hydrant-pinning", "hydrant-foresig
 /// The sanitizers that try them.
 const SANITIZERS: [&str; 2] = ["thread", "address"];
 
-/// What users build compiles with the oldest Rust.
+/// The crates that users build compile with the oldest supported Rust.
 pub(crate) fn msrv() -> Result<Vec<String>, Error> {
     let toolchain = format!("+{OLDEST}");
     // A folder of its own, because another compiler builds everything again.

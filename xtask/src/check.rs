@@ -31,7 +31,7 @@ pub(crate) enum Check {
     },
     /// `hydrant` compiles with each of its features alone, and works without any
     Features,
-    /// What users build compiles with the oldest supported Rust
+    /// The crates that users build compile with the oldest supported Rust
     Msrv,
     /// The types are right on 64-bit ARM
     Aarch64,

@@ -1,5 +1,5 @@
 //! The conduits that this crate was built with, and an error that names the feature for each other
-//! one. Only this file and `simulated.rs` know the crates of the networks.
+//! one. Only this file and `simulated.rs` attach networks.
 
 use hydrant_conduit::{Conduit, Error as ConduitError};
 use hydrant_launch::Bootstrap;

@@ -237,7 +237,7 @@ fn tasks_may_be_dropped_at_any_time() {
                     }
                     drop(task);
                 }
-                // What was given up goes on until then.
+                // Operations whose futures were dropped go on until then.
                 job.quiet()?;
                 job.put_to(theirs, &[7; LONG])?;
                 job.barrier()?;
