@@ -18,7 +18,7 @@ pub enum Verify {
 
 /// How the summary is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum SummaryFormat {
     /// For people
     Table,
     /// One JSON object on one line
@@ -72,7 +72,7 @@ impl FromStr for Granularity {
 
 /// The uses of the result and of the measurements.
 #[derive(Debug, Clone, Args)]
-pub struct Outcome {
+pub struct ResultArgs {
     /// How much to check the result
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Verify::Full)]
     verify: Verify,
@@ -82,15 +82,15 @@ pub struct Outcome {
     no_verify: bool,
 
     /// How to print the summary
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
-    pub format: Format,
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = SummaryFormat::Table)]
+    pub format: SummaryFormat,
 
     /// Where to write the result: text if the name ends in .txt, else raw little-endian
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
 
-impl Outcome {
+impl ResultArgs {
     /// How much to check the result.
     pub fn verify(&self) -> Verify {
         if self.no_verify {

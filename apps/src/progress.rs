@@ -6,9 +6,9 @@ use hydrant::{Job, Rank};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// The progress of the program.
-pub struct Progress(ProgressBar);
+pub struct ProgressDisplay(ProgressBar);
 
-impl Progress {
+impl ProgressDisplay {
     /// A bar of `units`; hidden on all ranks but the first.
     pub fn new(job: &Job, units: usize) -> Self {
         let bar = if job.rank() == Rank(0) {
@@ -36,7 +36,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

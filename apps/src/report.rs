@@ -10,19 +10,19 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     exchange::Putting,
-    options::{Format, Verify},
+    options::{SummaryFormat, Verify},
     program::ignore_closed_reader,
 };
 
 /// The time of this rank, divided into computation and communication, by the job's clock.
 #[derive(Debug)]
-pub struct Clock<'job> {
+pub struct PhaseTimer<'job> {
     job: &'job Job,
     computing: Duration,
     communicating: Duration,
 }
 
-impl<'job> Clock<'job> {
+impl<'job> PhaseTimer<'job> {
     fn new(job: &'job Job) -> Self {
         Self {
             job,
@@ -90,11 +90,11 @@ fn as_map<S: Serializer>(rows: &[(&'static str, u64)], to: S) -> Result<S::Ok, S
 /// The errors of `body` and of [`Job::barrier`].
 pub fn measure<R>(
     job: &Job,
-    body: impl FnOnce(&mut Clock<'_>) -> Result<(R, Putting)>,
+    body: impl FnOnce(&mut PhaseTimer<'_>) -> Result<(R, Putting)>,
 ) -> Result<(R, Figures)> {
     job.barrier()?;
     let (before, start) = (job.counters(), job.now());
-    let mut clock = Clock::new(job);
+    let mut clock = PhaseTimer::new(job);
     let (result, putting) = body(&mut clock)?;
     job.barrier()?;
     let (after, elapsed) = (job.counters(), job.now().saturating_sub(start));
@@ -172,10 +172,10 @@ impl<P: Rows + Serialize> Report<P> {
     ///
     /// # Errors
     /// If the write fails.
-    pub fn print(&self, format: Format) -> io::Result<()> {
+    pub fn print(&self, format: SummaryFormat) -> io::Result<()> {
         let text = match format {
-            Format::Table => self.table(),
-            Format::Json => serde_json::to_string(self)? + "\n",
+            SummaryFormat::Table => self.table(),
+            SummaryFormat::Json => serde_json::to_string(self)? + "\n",
         };
         let mut out = io::stdout().lock();
         ignore_closed_reader(out.write_all(text.as_bytes()).and_then(|()| out.flush()))

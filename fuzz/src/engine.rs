@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 
 use hydrant_pinning::{
-    AccessVerdict, Action, Config, Data, Decisions, Direction, Engine, EngineOperation, Message,
-    OutgoingMessage, OwnMemory, Refusal, Region, RegisteredExtent, Strategy,
+    AccessVerdict, Action, Config, Data, Decisions, Direction, Engine, EngineMessage,
+    EngineOperation, OutgoingMessage, OwnMemory, Refusal, RegionNumber, RegisteredExtent, Strategy,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -93,7 +93,7 @@ impl Driver {
         match choice % 8 {
             0..3 => {
                 let from = u32::from(choice >> 4) % RANKS;
-                if let Ok((message, _)) = Message::decode(input.bytes()?) {
+                if let Ok((message, _)) = EngineMessage::decode(input.bytes()?) {
                     let verdict = match choice >> 6 {
                         0 => AccessVerdict::Copy,
                         1 => AccessVerdict::Refused(Refusal::NotMapped),
@@ -113,7 +113,7 @@ impl Driver {
                         _ => Direction::Put,
                     },
                     local: local % PAGES * PAGE + 8,
-                    region: Region::default(),
+                    region: RegionNumber::default(),
                     remote: remote % PAGES * PAGE + 16,
                     len: (1 + u64::from(input.byte()?)) * 100,
                     own: OwnMemory::Persistent,
@@ -144,7 +144,7 @@ impl Driver {
             if let Data::Own { len, .. } | Data::Asked { len, .. } = data {
                 bytes.resize(bytes.len() + *len as usize, 0);
             }
-            let read = Message::decode(&bytes).map(|(read, _)| read);
+            let read = EngineMessage::decode(&bytes).map(|(read, _)| read);
             assert_eq!(
                 read.as_ref(),
                 Ok(message),

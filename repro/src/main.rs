@@ -15,11 +15,11 @@ use hydrant_report::status::status;
 #[command(name = "hydrant-repro", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: ReproCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum ReproCommand {
     /// Run the papers' experiments, and write a page that compares the results with the papers
     Papers(papers::PapersArgs),
     /// Replay the communication of a program from a trace of it
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         return status(Err(error));
     }
     match command {
-        Command::Papers(arguments) => status(papers::run(&arguments)),
-        Command::Replay(arguments) => status(replay::run(&arguments)),
+        ReproCommand::Papers(arguments) => status(papers::run(&arguments)),
+        ReproCommand::Replay(arguments) => status(replay::run(&arguments)),
     }
 }

@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::command::{at_root, cargo, output, run, target_folder};
 use crate::error::Error;
-use crate::report::Format;
+use crate::report::TableFormat;
 use crate::tool::Tool;
 
 /// The numbers of runs and ranks.
@@ -61,7 +61,7 @@ const PROGRAMS: [ComparedProgram; 5] = [
 const TOOLS: [Tool; 3] = [Tool::Cc, Tool::Hydra, Tool::MpichCc];
 
 /// A line of the table.
-struct Row {
+struct ProgramRow {
     name: &'static str,
     /// Lines of code, in Rust and in C.
     lines: [usize; 2],
@@ -70,12 +70,12 @@ struct Row {
 }
 
 /// Builds, runs and compares all programs. Returns success if every answer was right.
-pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
+pub(crate) fn report(arguments: &Arguments, format: TableFormat) -> ExitCode {
     match compare_all(arguments) {
         Ok(rows) => {
             match format {
-                Format::Table => print!("\n{}", table(&rows)),
-                Format::Json => rows
+                TableFormat::Table => print!("\n{}", table(&rows)),
+                TableFormat::Json => rows
                     .iter()
                     .for_each(|row| println!("{}", json(row, arguments))),
             }
@@ -88,7 +88,7 @@ pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
     }
 }
 
-fn compare_all(arguments: &Arguments) -> Result<Vec<Row>, Error> {
+fn compare_all(arguments: &Arguments) -> Result<Vec<ProgramRow>, Error> {
     if let Some(tool) = TOOLS.iter().find(|tool| !tool.is_here()) {
         let what = format!("{} is not here: cargo xtask setup installs it", tool.name());
         return Err(Error::NotRead { what });
@@ -103,7 +103,11 @@ fn compare_all(arguments: &Arguments) -> Result<Vec<Row>, Error> {
         .collect()
 }
 
-fn compare(program: &ComparedProgram, folder: &Path, arguments: &Arguments) -> Result<Row, Error> {
+fn compare(
+    program: &ComparedProgram,
+    folder: &Path,
+    arguments: &Arguments,
+) -> Result<ProgramRow, Error> {
     let name = program.name;
     let rust = format!("crates/hydrant/examples/{name}.rs");
     let c = format!("docs/beside-mpi/{name}.c");
@@ -146,7 +150,7 @@ fn compare(program: &ComparedProgram, folder: &Path, arguments: &Arguments) -> R
             return Err(Error::NotRead { what });
         }
     }
-    Ok(Row {
+    Ok(ProgramRow {
         name,
         lines: [lines(Path::new(&rust))?, lines(Path::new(&c))?],
         seconds: seconds.map(median),
@@ -203,12 +207,12 @@ fn unreadable(file: &Path, cause: &std::io::Error) -> Error {
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[ProgramRow]) -> String {
     let mut text = format!(
         "{:<13} {:>10} {:>10} {:>12} {:>12} {:>11}\n",
         "program", "lines Rust", "lines C", "Hydrant ms", "MPI ms", "MPI/Hydrant"
     );
-    for Row {
+    for ProgramRow {
         name,
         lines: [rust, c],
         seconds: [ours, theirs],
@@ -224,7 +228,7 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-fn json(row: &Row, arguments: &Arguments) -> serde_json::Value {
+fn json(row: &ProgramRow, arguments: &Arguments) -> serde_json::Value {
     serde_json::json!({
         "program": row.name,
         "ranks": arguments.ranks,

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use crate::dose::Dose;
 use crate::error::Error;
-use crate::report::{Row, timed};
+use crate::report::{CheckRow, timed};
 use crate::tool::{Tool, lacking, missing};
 use crate::{builds, cargo, deny, fuzz, instructions, models, prose, rooms, runners, soak, verbs};
 
@@ -177,7 +177,7 @@ impl Check {
     }
 
     /// Runs the check under a heading, and reports the verdict.
-    pub(crate) fn report(&self) -> Row {
+    pub(crate) fn report(&self) -> CheckRow {
         let missing = missing(self.needs());
         if missing.is_empty() {
             return timed(self.name(), || self.run());

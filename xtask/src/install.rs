@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf, absolute};
 
 use crate::command::{cargo, run, target_folder};
 use crate::error::Error;
-use crate::report::{Row, timed};
+use crate::report::{CheckRow, timed};
 
 /// The arguments of `cargo xtask install`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -25,7 +25,7 @@ const BUILT: [(&str, &str); 4] = [
 const HEADERS: [&str; 5] = ["armci.h", "message.h", "gpc.h", "parmci.h", "armcix.h"];
 
 /// Builds and installs. Returns the row that lists the files.
-pub(crate) fn report(arguments: &Arguments) -> Row {
+pub(crate) fn report(arguments: &Arguments) -> CheckRow {
     timed("install", || install(&arguments.prefix))
 }
 

@@ -37,7 +37,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::check::Check;
 use crate::dose::Dose;
-use crate::report::Format;
+use crate::report::TableFormat;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -75,8 +75,8 @@ struct Cli {
     task: Task,
 
     /// How the table at the end is printed: for people, or one JSON object a row
-    #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, global = true, value_enum, default_value_t = TableFormat::Table)]
+    format: TableFormat,
 }
 
 #[derive(Subcommand)]

@@ -7,7 +7,7 @@ use crate::check::Check;
 use crate::command::{at_root, output};
 use crate::error::Error;
 use crate::packages::{self, Package};
-use crate::report::{Row, timed};
+use crate::report::{CheckRow, timed};
 use crate::tool::{Tool, lacking, missing};
 use crate::{cargo, prose, runners};
 
@@ -18,7 +18,7 @@ const BRANCH: &str = "main";
 const EVERYBODYS: [&str; 2] = ["Cargo.toml", "Cargo.lock"];
 
 /// Formats, orders, lints and tests what changed since the branch left `main`.
-pub(crate) fn report() -> Vec<Row> {
+pub(crate) fn report() -> Vec<CheckRow> {
     let mut rows = vec![
         Check::Fmt.report(),
         Check::Rooms.report(),
@@ -43,7 +43,7 @@ fn on(
     check: Check,
     packages: &[String],
     work: impl FnOnce(&[String]) -> Result<Vec<String>, Error>,
-) -> Row {
+) -> CheckRow {
     timed(check.name(), || {
         if packages.is_empty() {
             return Ok(vec!["no crate has changed".into()]);

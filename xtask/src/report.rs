@@ -10,7 +10,7 @@ use crate::error::Error;
 
 /// The format of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum TableFormat {
     /// Aligned columns, with the runners' own summaries below.
     Table,
     /// One JSON object a row.
@@ -48,7 +48,7 @@ impl Verdict {
 
 /// One line of the table.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct CheckRow {
     /// The check's name.
     pub(crate) check: &'static str,
     /// The result of the check.
@@ -64,7 +64,10 @@ pub(crate) struct Row {
 /// Runs `work` under the heading `name`, and makes a row of its result.
 ///
 /// `work` returns the lines that are repeated below the table.
-pub(crate) fn timed(name: &'static str, work: impl FnOnce() -> Result<Vec<String>, Error>) -> Row {
+pub(crate) fn timed(
+    name: &'static str,
+    work: impl FnOnce() -> Result<Vec<String>, Error>,
+) -> CheckRow {
     heading(name);
     let start = Instant::now();
     take_building();
@@ -84,7 +87,7 @@ pub(crate) fn timed(name: &'static str, work: impl FnOnce() -> Result<Vec<String
             (verdict, notes.lines().map(str::to_owned).collect())
         }
     };
-    Row {
+    CheckRow {
         check: name,
         result,
         seconds,
@@ -103,10 +106,10 @@ pub(crate) fn heading(name: &str) {
 }
 
 /// Prints the table on standard output.
-pub(crate) fn print(rows: &[Row], format: Format) {
+pub(crate) fn print(rows: &[CheckRow], format: TableFormat) {
     match format {
-        Format::Table => print!("\n{}", table(rows)),
-        Format::Json => {
+        TableFormat::Table => print!("\n{}", table(rows)),
+        TableFormat::Json => {
             for row in rows {
                 println!("{}", json(row));
             }
@@ -114,7 +117,7 @@ pub(crate) fn print(rows: &[Row], format: Format) {
     }
 }
 
-fn json(row: &Row) -> serde_json::Value {
+fn json(row: &CheckRow) -> serde_json::Value {
     serde_json::json!({
         "check": row.check,
         "result": row.result.words(),
@@ -129,7 +132,7 @@ fn tenths(seconds: f64) -> f64 {
     (seconds * 10.0).round() / 10.0
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[CheckRow]) -> String {
     let width = |cells: &mut dyn Iterator<Item = usize>| cells.max().unwrap_or(0);
     let check = width(&mut rows.iter().map(|row| row.check.len())).max("check".len());
     let result = width(&mut rows.iter().map(|row| row.result.words().len())).max("result".len());
@@ -149,7 +152,7 @@ fn table(rows: &[Row]) -> String {
         );
     }
     if rows.len() > 1 {
-        let sum = |of: fn(&Row) -> f64| rows.iter().map(of).sum::<f64>();
+        let sum = |of: fn(&CheckRow) -> f64| rows.iter().map(of).sum::<f64>();
         let (all, building) = (sum(|row| row.seconds), sum(|row| row.building));
         text += &format!(
             "{:<check$}  {:<result$}  {all:>8.1}  {building:>8.1}  {:>8.1}\n",
@@ -173,16 +176,16 @@ fn table(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn rows() -> Vec<Row> {
+    fn rows() -> Vec<CheckRow> {
         vec![
-            Row {
+            CheckRow {
                 check: "fmt",
                 result: Verdict::Passed,
                 seconds: 0.52,
                 building: 0.41,
                 notes: vec![],
             },
-            Row {
+            CheckRow {
                 check: "launchers",
                 result: Verdict::CouldNotRun,
                 seconds: 0.0,

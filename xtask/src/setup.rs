@@ -5,11 +5,11 @@ use rustix::process::geteuid;
 
 use crate::command::{at_root, cargo, run, succeeds};
 use crate::error::Error;
-use crate::report::{Row, timed};
+use crate::report::{CheckRow, timed};
 use crate::tool::{Tool, ToolSource, missing, on_path, with_sources};
 
 /// Installs the missing tools, under a heading of its own.
-pub(crate) fn report() -> Row {
+pub(crate) fn report() -> CheckRow {
     timed("setup", install_missing)
 }
 

@@ -19,10 +19,10 @@ use crate::{
     buffer::Buffer,
     exchange::{Exchange, Hop, Putting},
     input,
-    options::{Granularity, Outcome, Verify, positive},
+    options::{Granularity, ResultArgs, Verify, positive},
     program::Failure,
-    progress::Progress,
-    report::{self, Clock, Report, Rows},
+    progress::ProgressDisplay,
+    report::{self, PhaseTimer, Report, Rows},
     shape::Hypercube,
     sort::{self, CompareSplit, Unsorted},
     together::{self, FIRST},
@@ -32,7 +32,7 @@ use keys::Keys;
 /// Sort integers with a bitonic network of ranks, a power of two of them
 #[derive(Debug, Parser)]
 #[command(name = "bitonic", version)]
-pub struct Options {
+pub struct BitonicArgs {
     /// Keys to sort [default: 1048576, or as the file has]
     #[arg(long, value_name = "KEYS", value_parser = positive)]
     n: Option<usize>,
@@ -56,7 +56,7 @@ pub struct Options {
     put: Granularity,
 
     #[command(flatten)]
-    outcome: Outcome,
+    result: ResultArgs,
 }
 
 /// Sorts with the user's options. Collective.
@@ -64,8 +64,7 @@ pub struct Options {
 /// # Errors
 /// [`Failure::Common`] if the number of ranks is no power of two, a file cannot be used, memory is
 /// missing, or the keys come out wrong. Otherwise the error of the job.
-/// used, memory that is not there, keys that came out wrong; else what befell the job.
-pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
+pub fn run(job: &Job, options: BitonicArgs) -> Result<(), Failure> {
     let cube = Hypercube::new(job.size()).map_err(Failure::common)?;
     let keys = match &options.input {
         Some(path) => Keys::from_file(job, path, options.n)?,
@@ -83,22 +82,22 @@ pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
     let unsorted = keys.run(job, run)?;
     let before = sort::checksum(&unsorted);
 
-    let progress = Progress::new(job, 1 + steps.len());
+    let progress = ProgressDisplay::new(job, 1 + steps.len());
     let (mine, figures) = report::measure(job, |clock| {
         sort_run(exchange, &steps, unsorted, clock, &progress)
     })?;
 
     progress.phase("checking");
-    let verify = options.outcome.verify();
+    let verify = options.result.verify();
     if verify == Verify::Quick {
         check_in_place(job, &mine, before)?;
     }
-    if verify == Verify::Full || options.outcome.out.is_some() {
+    if verify == Verify::Full || options.result.out.is_some() {
         let sorted = keys::gather(job, &mine, count)?;
         if verify == Verify::Full {
             together::on_first(job, || sort::compare(keys.whole(), &sorted))?;
         }
-        if let Some(path) = &options.outcome.out {
+        if let Some(path) = &options.result.out {
             together::on_first(job, || input::write(path, &sorted, 1))?;
         }
     }
@@ -118,7 +117,7 @@ pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
         verified: verify,
         figures,
     };
-    together::on_first(job, || report.print(options.outcome.format))?;
+    together::on_first(job, || report.print(options.result.format))?;
     Ok(())
 }
 
@@ -127,8 +126,8 @@ fn sort_run(
     mut exchange: Exchange<'_, i64>,
     steps: &[CompareSplit],
     mut mine: Buffer<i64>,
-    clock: &mut Clock<'_>,
-    progress: &Progress,
+    clock: &mut PhaseTimer<'_>,
+    progress: &ProgressDisplay,
 ) -> Result<(Buffer<i64>, Putting)> {
     progress.phase("sorting");
     // A quick sort whose choice of pivots avoids every bad case.

@@ -16,10 +16,10 @@ use crate::{
     exchange::{Exchange, Putting},
     input,
     matrix::{self, Matrix, WrongProduct},
-    options::{Granularity, Outcome, Verify, positive},
+    options::{Granularity, ResultArgs, Verify, positive},
     program::Failure,
-    progress::Progress,
-    report::{self, Clock, Report, Rows},
+    progress::ProgressDisplay,
+    report::{self, PhaseTimer, Report, Rows},
     shape::Mesh,
     together,
 };
@@ -28,7 +28,7 @@ use factors::Factors;
 /// Multiply two square matrices with Cannon's algorithm, on a square number of ranks
 #[derive(Debug, Parser)]
 #[command(name = "cannon", version)]
-pub struct Options {
+pub struct CannonArgs {
     /// Rows of the matrices [default: 512, or as the files have]
     #[arg(long, value_name = "ROWS", value_parser = positive)]
     n: Option<usize>,
@@ -47,8 +47,8 @@ pub struct Options {
     b: Option<PathBuf>,
 
     /// The rank that sums up the products
-    #[arg(long, value_enum, value_name = "WHERE", default_value_t = Accumulate::Remote)]
-    accumulate: Accumulate,
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = SumLocation::Remote)]
+    accumulate: SumLocation,
 
     /// The elements in a put: a block, a row of one, or this many elements
     #[arg(long, visible_alias = "put-elements", value_name = "HOW", default_value_t = Granularity::Block)]
@@ -59,13 +59,13 @@ pub struct Options {
     tile: usize,
 
     #[command(flatten)]
-    outcome: Outcome,
+    result: ResultArgs,
 }
 
 /// The rank that sums up the products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Accumulate {
+pub enum SumLocation {
     /// On the rank that multiplies; A and B travel
     Local,
     /// On the rank that is home to the sum; B and the products travel
@@ -77,7 +77,7 @@ pub enum Accumulate {
 /// # Errors
 /// [`Failure::Common`] if the number of ranks is no square, a file cannot be used, memory is
 /// missing, or the product is wrong. Otherwise the error of the job.
-pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
+pub fn run(job: &Job, options: CannonArgs) -> Result<(), Failure> {
     let mesh = Mesh::new(job.size()).map_err(Failure::common)?;
     let factors = match (&options.a, &options.b) {
         (Some(a), Some(b)) => Factors::from_files(job, &[a.clone(), b.clone()], options.n)?,
@@ -89,7 +89,7 @@ pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
     let home = factors.blocks(job, mesh, block)?;
 
     let units = mesh.side() * matrix::tiles(block, options.tile);
-    let progress = Progress::new(job, units);
+    let progress = ProgressDisplay::new(job, units);
     progress.phase("multiplying");
     let (mine, figures) = report::measure(job, |clock| {
         let mut machine = TimedSteps {
@@ -100,12 +100,12 @@ pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
         movers.multiply(&mut machine, mesh, home)
     })?;
 
-    let verify = options.outcome.verify();
+    let verify = options.result.verify();
     progress.phase("checking");
-    if verify != Verify::None || options.outcome.out.is_some() {
+    if verify != Verify::None || options.result.out.is_some() {
         let product = factors::gather(job, mesh, &mine, side)?;
         together::on_first(job, || check(factors, &product, verify, options.seed))?;
-        if let Some(path) = &options.outcome.out {
+        if let Some(path) = &options.result.out {
             together::on_first(job, || input::write(path, product.elements(), side))?;
         }
     }
@@ -126,7 +126,7 @@ pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
         verified: verify,
         figures,
     };
-    together::on_first(job, || report.print(options.outcome.format))?;
+    together::on_first(job, || report.print(options.result.format))?;
     Ok(())
 }
 
@@ -155,18 +155,23 @@ enum Movers<'job> {
 
 impl<'job> Movers<'job> {
     /// Symmetric memory is allocated first, because every rank sees that failure.
-    fn new(job: &'job Job, mesh: Mesh, block: usize, options: &Options) -> Result<Self, Failure> {
+    fn new(
+        job: &'job Job,
+        mesh: Mesh,
+        block: usize,
+        options: &CannonArgs,
+    ) -> Result<Self, Failure> {
         let rank = job.rank();
         let elements = block.saturating_mul(block);
         let put = options.put.elements(block, block);
         let exchange =
             |plan| Exchange::new(job, plan, elements, put).map_err(Failure::of_allocation);
         Ok(match options.accumulate {
-            Accumulate::Local => Self::Local {
+            SumLocation::Local => Self::Local {
                 a: exchange(plan::a_moves(mesh, rank))?,
                 b: exchange(plan::b_moves(mesh, rank))?,
             },
-            Accumulate::Remote => Self::Remote {
+            SumLocation::Remote => Self::Remote {
                 b: exchange(plan::b_moves_remote(mesh, rank))?,
                 products: exchange(plan::product_moves(mesh, rank))?,
             },
@@ -229,8 +234,8 @@ impl<'job> Movers<'job> {
 
 /// The steps of both variants, timed.
 struct TimedSteps<'a, 'b> {
-    clock: &'a mut Clock<'b>,
-    progress: &'a Progress,
+    clock: &'a mut PhaseTimer<'b>,
+    progress: &'a ProgressDisplay,
     tile: usize,
 }
 
@@ -267,7 +272,7 @@ struct ProductProblem {
     mesh: usize,
     n: usize,
     block: usize,
-    accumulate: Accumulate,
+    accumulate: SumLocation,
     put_elements: usize,
     gflops: f64,
 }
@@ -282,8 +287,8 @@ impl Rows for ProductProblem {
             some => format!("{some} elements each"),
         };
         let sums = match self.accumulate {
-            Accumulate::Local => "accumulated locally",
-            Accumulate::Remote => "accumulated on remote ranks",
+            SumLocation::Local => "accumulated locally",
+            SumLocation::Remote => "accumulated on remote ranks",
         };
         vec![
             ("matrices", format!("{n} x {n}")),

@@ -27,7 +27,7 @@ use clap::Parser;
 use hydrant::{Error, Job, Rank, Result};
 use hydrant_base::Random;
 
-use crate::{options::Format, seed::Seed};
+use crate::{options::SummaryFormat, seed::Seed};
 use die::{RankPhase, Situation};
 use field::{Field, FieldArea};
 use log::RankLog;
@@ -71,8 +71,8 @@ pub struct Arguments {
     seed: u64,
 
     /// How to print the report of each rank
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = SummaryFormat::Table)]
+    format: SummaryFormat,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -128,8 +128,8 @@ pub fn main() -> ExitCode {
 
 /// Reports that the job could not be joined.
 fn not_begun(cause: &Error, waited: Duration) -> ExitCode {
-    let format = Arguments::try_parse().map_or(Format::Table, |arguments| arguments.format);
-    if format == Format::Json {
+    let format = Arguments::try_parse().map_or(SummaryFormat::Table, |arguments| arguments.format);
+    if format == SummaryFormat::Json {
         println!("{}", report::not_begun(cause, waited));
     }
     eprintln!("hammer: {cause}");

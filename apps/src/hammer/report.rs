@@ -10,7 +10,7 @@ use super::{
     Arguments,
     log::{HammerTally, Loss, RankLog, kind},
 };
-use crate::{kernel, options::Format};
+use crate::{kernel, options::SummaryFormat};
 
 /// One case that was tried.
 #[derive(Debug, Clone, Serialize)]
@@ -136,10 +136,10 @@ impl HammerReport {
         }
     }
 
-    pub(crate) fn text(&self, format: Format) -> String {
+    pub(crate) fn text(&self, format: SummaryFormat) -> String {
         match format {
-            Format::Json => format!("{}\n", json!(self)),
-            Format::Table => self.table(),
+            SummaryFormat::Json => format!("{}\n", json!(self)),
+            SummaryFormat::Table => self.table(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 pub use error::InputError;
-pub use numbers::Number;
+pub use numbers::FileNumber;
 
 /// The elements of a file, with the length of its lines if it is text.
 #[derive(Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct Elements<T> {
 ///
 /// # Errors
 /// [`InputError`] if the file cannot be read, has no elements, or holds other data.
-pub fn read<T: Number>(path: &Path) -> Result<Elements<T>, InputError> {
+pub fn read<T: FileNumber>(path: &Path) -> Result<Elements<T>, InputError> {
     let bytes = fs::read(path).map_err(|cause| InputError::Unreadable {
         path: path.to_owned(),
         cause,
@@ -49,7 +49,7 @@ pub fn read<T: Number>(path: &Path) -> Result<Elements<T>, InputError> {
 ///
 /// # Errors
 /// [`InputError::Unwritable`].
-pub fn write<T: Number>(path: &Path, values: &[T], line: usize) -> Result<(), InputError> {
+pub fn write<T: FileNumber>(path: &Path, values: &[T], line: usize) -> Result<(), InputError> {
     let writing = || {
         let mut file = BufWriter::new(File::create(path)?);
         if is_text(path) {
@@ -74,7 +74,7 @@ fn is_text(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "txt")
 }
 
-fn read_raw<T: Number>(path: &Path, bytes: &[u8]) -> Result<Elements<T>, InputError> {
+fn read_raw<T: FileNumber>(path: &Path, bytes: &[u8]) -> Result<Elements<T>, InputError> {
     let (elements, rest) = bytes.as_chunks::<8>();
     if !rest.is_empty() {
         return Err(InputError::Torn {
@@ -98,7 +98,7 @@ fn read_raw<T: Number>(path: &Path, bytes: &[u8]) -> Result<Elements<T>, InputEr
     }
 }
 
-fn read_text<T: Number>(path: &Path, bytes: &[u8]) -> Result<Elements<T>, InputError> {
+fn read_text<T: FileNumber>(path: &Path, bytes: &[u8]) -> Result<Elements<T>, InputError> {
     let mut elements = Elements {
         values: Vec::new(),
         lines: Vec::new(),
@@ -152,7 +152,7 @@ mod tests {
         (folder, path)
     }
 
-    fn says<T: Number + std::fmt::Debug>(name: &str, content: &[u8]) -> String {
+    fn says<T: FileNumber + std::fmt::Debug>(name: &str, content: &[u8]) -> String {
         let (folder, path) = file(name, content);
         let error = read::<T>(&path).unwrap_err().to_string();
         error.replace(&format!("{}/", folder.path().display()), "")

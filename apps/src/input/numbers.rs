@@ -3,7 +3,7 @@
 use std::{fmt::Display, str::FromStr};
 
 /// A number of 8 bytes.
-pub trait Number: Copy + Display + FromStr {
+pub trait FileNumber: Copy + Display + FromStr {
     /// The name of such elements in errors.
     const WHAT: &'static str;
 
@@ -17,7 +17,7 @@ pub trait Number: Copy + Display + FromStr {
     fn is_usable(&self) -> bool;
 }
 
-impl Number for i64 {
+impl FileNumber for i64 {
     const WHAT: &'static str = "64-bit integers";
 
     fn from_bytes(bytes: [u8; 8]) -> Self {
@@ -33,7 +33,7 @@ impl Number for i64 {
     }
 }
 
-impl Number for f64 {
+impl FileNumber for f64 {
     const WHAT: &'static str = "finite numbers";
 
     fn from_bytes(bytes: [u8; 8]) -> Self {

@@ -49,7 +49,7 @@ use std::{
 use clap::Parser;
 use hydrant::{Error, Job, Rank, Result, Symmetric};
 
-use crate::options::Format;
+use crate::options::SummaryFormat;
 use anywhere::{Anywhere, MemoryAddresses};
 use borrower::Borrower;
 use calls::{Handlers, ThreadCalls};
@@ -103,8 +103,8 @@ pub struct Arguments {
     patience: f64,
 
     /// How to print the report of each rank
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = SummaryFormat::Table)]
+    format: SummaryFormat,
 }
 
 /// Joins the job and works. The status is 0 if everything was right, and 1 if anything was wrong.
@@ -165,7 +165,7 @@ pub fn main() -> ExitCode {
 }
 
 /// The state that all threads of a rank share.
-struct SharedState {
+struct TortureState {
     region: Symmetric<u8>,
     board: Symmetric<u64>,
     words: words::SharedWords,
@@ -174,7 +174,7 @@ struct SharedState {
     stop: AtomicBool,
 }
 
-impl SharedState {
+impl TortureState {
     /// Sets the state up. Collective.
     fn new(job: &Job, crew: Crew) -> Result<Self> {
         Ok(Self {
@@ -201,7 +201,7 @@ struct Worker<'job> {
 }
 
 impl<'job> Worker<'job> {
-    fn new(hand: Hand<'job>, shared: &SharedState) -> Self {
+    fn new(hand: Hand<'job>, shared: &TortureState) -> Self {
         Self {
             region: WrittenRegion::new(&shared.region, &hand),
             lender: Lender::new(&shared.board),
@@ -237,7 +237,7 @@ impl<'job> Worker<'job> {
     }
 
     /// Works until the end, or until a rank is lost.
-    fn work(&mut self, shared: &SharedState) -> Result<()> {
+    fn work(&mut self, shared: &TortureState) -> Result<()> {
         while !shared.stop.load(Relaxed) {
             self.step()?;
         }
@@ -284,7 +284,7 @@ fn torture(job: &Job, arguments: &Arguments, tally: &mut TortureTally) -> Result
             "all ranks have more than {most} threads"
         )));
     }
-    let shared = SharedState::new(job, crew)?;
+    let shared = TortureState::new(job, crew)?;
     let mut collectives = Collectives::new(job, arguments.seed)?;
     let hand = |thread| Hand::new(job, crew, thread, arguments.seed);
     let mut first = Worker::new(hand(0), &shared);
@@ -360,7 +360,7 @@ fn lead(first: &mut Worker, collectives: &mut Collectives, arguments: &Arguments
 /// Checks everything once more, after all threads of all ranks have stopped.
 fn finish(
     job: &Job,
-    shared: &SharedState,
+    shared: &TortureState,
     first: &mut Worker,
     others: &mut [Worker],
 ) -> Result<()> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{Arguments, hand::TortureTally};
-use crate::{hammer::log::kind, kernel, options::Format};
+use crate::{hammer::log::kind, kernel, options::SummaryFormat};
 
 /// A rank was lost.
 const LOST: u8 = 3;
@@ -122,8 +122,8 @@ impl TortureReport {
 
     pub(crate) fn text(&self, arguments: &Arguments) -> String {
         match arguments.format {
-            Format::Json => format!("{}\n", json!(self)),
-            Format::Table => self.table(),
+            SummaryFormat::Json => format!("{}\n", json!(self)),
+            SummaryFormat::Table => self.table(),
         }
     }
 

@@ -8,7 +8,7 @@ use hydrant_base::words::only;
 use crate::{
     Armci, Error, Result,
     error::count,
-    message::{ALL, Circle, Element, GROUPS, Reduction, Scope},
+    message::{ALL, Circle, Element, GROUPS, MessageScope, Reduction},
 };
 
 /// Names a group at one process. The group of all processes is 0.
@@ -224,7 +224,7 @@ impl Armci {
     pub fn group_broadcast(
         &self,
         group: Group,
-        scope: Scope,
+        scope: MessageScope,
         bytes: &mut [u8],
         root: i32,
     ) -> Result<()> {
@@ -277,7 +277,7 @@ impl Armci {
     pub fn group_all_reduce(
         &self,
         group: Group,
-        scope: Scope,
+        scope: MessageScope,
         bytes: &mut [u8],
         reduction: Reduction,
         element: Element,
@@ -298,14 +298,14 @@ impl Armci {
     fn in_group_scope(
         &self,
         group: Group,
-        scope: Scope,
+        scope: MessageScope,
         act: impl FnOnce(Circle<'_>) -> Result<()>,
     ) -> Result<()> {
         self.in_group(group, |circle| {
             let node_of = |member: &usize| self.nodes.of(*member);
             let (part, members): (_, Vec<usize>) = match scope {
-                Scope::All => return act(circle),
-                Scope::Node => {
+                MessageScope::All => return act(circle),
+                MessageScope::Node => {
                     let own = node_of(&self.me);
                     let members = circle.members.iter();
                     (
@@ -313,7 +313,7 @@ impl Armci {
                         members.copied().filter(|it| node_of(it) == own).collect(),
                     )
                 }
-                Scope::Masters => {
+                MessageScope::Masters => {
                     let mut seen = Vec::new();
                     let is_first = |member: &usize| {
                         let node = node_of(member);

@@ -37,10 +37,10 @@ mod transfer;
 pub use error::{Error, Result};
 pub use gpc::{Procedure, Reply, Request, Turn};
 pub use group::Group;
-pub use message::{Element, Reduction, Scope, Tree};
+pub use message::{Element, MessageScope, Reduction, Tree};
 pub use mutex_sets::MutexSet;
 pub use rmw::{Rmw, Word};
-pub use transfer::{Handle, Scale, Strides, Vector};
+pub use transfer::{Handle, Strides, Vector};
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ use parking_lot::{Mutex, RwLock};
 use gpc::Gpc;
 use group::Groups;
 use memory::Memory;
-use message::Messages;
+use message::MessagePassing;
 use nodes::Nodes;
 use notify::Notes;
 use transfer::{HandleTable, Outstanding};
@@ -82,7 +82,7 @@ pub struct Armci {
     pub(crate) notes: Notes,
     pub(crate) mutexes: RwLock<Option<Arc<Mutexes>>>,
     pub(crate) groups: Mutex<Groups>,
-    pub(crate) messages: Arc<Messages>,
+    pub(crate) messages: Arc<MessagePassing>,
     pub(crate) gpc: Gpc,
     /// True if the program's uses of memory are predicted for each kind of caller.
     pub(crate) is_foreseen: bool,
@@ -106,7 +106,7 @@ impl Armci {
             notes: Notes::new(job)?,
             mutexes: RwLock::new(None),
             groups: Mutex::new(Groups::new(job.size() as usize)),
-            messages: Messages::new(job)?,
+            messages: MessagePassing::new(job)?,
             gpc: Gpc::new(job)?,
             is_foreseen: job.foresight().is_some(),
             nodes,

@@ -47,7 +47,7 @@ use row::Row;
 /// Measure the cost of operations, compared with the bare machine.
 #[derive(Debug, Parser)]
 #[command(name = "hydrant bench", bin_name = "hydrant bench", version)]
-struct Command {
+struct Cli {
     #[command(flatten)]
     args: BenchArgs,
 }
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
         return launch::run(env::args_os().skip(2));
     }
     // Its errors may come from pipes between the ranks that it starts.
-    strict_status(run(&Command::parse().args))
+    strict_status(run(&Cli::parse().args))
 }
 
 /// The reason why there is no result.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use hydrant::{Job, Rank};
-use hydrant_verbs::{Bare, Options};
+use hydrant_verbs::{Bare, VerbsOptions};
 
 use crate::error::BenchError;
 
@@ -25,10 +25,10 @@ pub(crate) fn connect(job: &Job) -> hydrant::Result<Option<RefCell<Bare>>> {
         return Ok(None);
     }
     let settings = job.settings();
-    let options = Options {
+    let options = VerbsOptions {
         devices: settings.verbs_device.clone(),
         gid_index: settings.verbs_gid,
-        ..Options::default()
+        ..VerbsOptions::default()
     };
     let addresses = job.alloc::<u64>(Bare::ADDRESS_WORDS)?;
     let mut bare = None;

@@ -1,6 +1,6 @@
 //! Rows as a picture: a sweep for each bench with sizes, dots for the rest.
 
-use hydrant_report::plot::{Dot, Figure, Kind, Mark, Panel, Series};
+use hydrant_report::plot::{Dot, Figure, Mark, Panel, Series, SeriesKind};
 
 use crate::peers::PublishedPeer;
 use crate::row::{Other, Row, WORKING_SET};
@@ -77,14 +77,18 @@ fn series(rows: &[&Row], peer: &PublishedPeer) -> Vec<Series> {
                 .collect()
         };
         let mut kinds = vec![
-            (Kind::Ours, case.to_owned(), points(&|row| Some(row.median))),
             (
-                Kind::Reference,
+                SeriesKind::Ours,
+                case.to_owned(),
+                points(&|row| Some(row.median)),
+            ),
+            (
+                SeriesKind::Reference,
                 format!("{case}, bare"),
                 points(&|row| row.reference),
             ),
             (
-                Kind::Peer,
+                SeriesKind::Peer,
                 format!("{case}, {}", peer.name),
                 points(&|row| peer.beside(row)),
             ),
@@ -92,7 +96,7 @@ fn series(rows: &[&Row], peer: &PublishedPeer) -> Vec<Series> {
         kinds.extend(Other::ALL.map(|other| {
             let name = format!("{case}, {}", other.name());
             (
-                Kind::Other(mark(other)),
+                SeriesKind::Other(mark(other)),
                 name,
                 points(&|row| row.others.of(other)),
             )

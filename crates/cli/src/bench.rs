@@ -19,7 +19,7 @@ const PROGRAM: &str = "hydrant-bench";
 /// Measure the cost of operations, compared with the bare machine
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
-pub(crate) struct BenchArgs {
+pub(crate) struct ForwardedBenchArgs {
     /// The benchmark and its options; see `hydrant bench --help`
     #[arg(
         trailing_var_arg = true,
@@ -30,7 +30,7 @@ pub(crate) struct BenchArgs {
 }
 
 /// Replaces this process with the program that measures.
-pub(crate) fn run(args: &BenchArgs) -> ExitCode {
+pub(crate) fn run(args: &ForwardedBenchArgs) -> ExitCode {
     let mut spec = Spec::new(1, PROGRAM);
     spec.beside = beside();
     spec.workspace = Some(workspace());

@@ -23,7 +23,7 @@ enum Command {
     Run(run::Arguments),
     #[command(hide = true)]
     Agent,
-    Bench(bench::BenchArgs),
+    Bench(bench::ForwardedBenchArgs),
     /// Show this machine's conduits and limits, and every setting with its origin
     Info(info::InfoArgs),
     /// Print a script that lets a shell complete this command

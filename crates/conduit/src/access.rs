@@ -16,10 +16,10 @@ pub struct Access {
     pub remote: Remote,
     /// The local memory that a put reads. A get or an atomic operation writes it.
     pub local: Local,
-    /// Length in bytes. With [`Operation::Atomic`], the 8 bytes of the word.
+    /// Length in bytes. With [`AccessKind::Atomic`], the 8 bytes of the word.
     pub len: usize,
-    /// The operation.
-    pub operation: Operation,
+    /// The kind of access.
+    pub kind: AccessKind,
     /// True if the calling thread has nothing else to do until the end. Where that helps, the
     /// conduit polls a moment for the end. [`Posted::Done`] or an error is then the end, and is not
     /// reported again.
@@ -34,14 +34,14 @@ impl Access {
     #[inline]
     #[track_caller]
     pub fn put(peer: Rank, remote: Remote, local: Local, len: usize) -> Self {
-        Self::new(peer, remote, local, len, Operation::Put)
+        Self::new(peer, remote, local, len, AccessKind::Put)
     }
 
     /// Describes a read of `len` bytes of the peer's memory into local memory.
     #[inline]
     #[track_caller]
     pub fn get(peer: Rank, remote: Remote, local: Local, len: usize) -> Self {
-        Self::new(peer, remote, local, len, Operation::Get)
+        Self::new(peer, remote, local, len, AccessKind::Get)
     }
 
     /// Describes a change of a peer's word. The old value goes to `was`, which needs no
@@ -50,8 +50,8 @@ impl Access {
     #[track_caller]
     pub fn atomic(peer: Rank, word: Remote, operation: Atomic, was: *mut u64) -> Self {
         let local = Local::unregistered(was.cast());
-        let operation = Operation::Atomic(operation);
-        Self::new(peer, word, local, size_of::<u64>(), operation)
+        let kind = AccessKind::Atomic(operation);
+        Self::new(peer, word, local, size_of::<u64>(), kind)
     }
 
     /// Returns the same access, for a thread that waits for the end; see [`waits`](Self::waits).
@@ -65,22 +65,22 @@ impl Access {
     }
 
     #[track_caller]
-    fn new(peer: Rank, remote: Remote, local: Local, len: usize, operation: Operation) -> Self {
+    fn new(peer: Rank, remote: Remote, local: Local, len: usize, kind: AccessKind) -> Self {
         Self {
             peer,
             remote,
             local,
             len,
-            operation,
+            kind,
             waits: false,
             site: Location::caller(),
         }
     }
 }
 
-/// The operation of an [`Access`].
+/// The kind of an [`Access`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operation {
+pub enum AccessKind {
     /// Writes local memory to the peer's.
     Put,
     /// Reads the peer's memory into local memory.

@@ -1,8 +1,8 @@
 //! The capabilities and limits of a conduit.
 
-use crate::{Error, Message};
 #[cfg(doc)]
-use crate::{Key, Operation, Sleeper};
+use crate::{AccessKind, Key, Sleeper};
+use crate::{Error, Message};
 
 /// The capabilities and limits of a conduit.
 #[derive(Debug, Clone)]
@@ -10,9 +10,9 @@ pub struct Caps {
     /// The conduit's name, as in `HYDRANT_CONDUIT`.
     pub name: &'static str,
     /// The costs and limits of registration, if the network can only access registered memory; see
-    /// [`Registration`].
-    pub registration: Option<Registration>,
-    /// True if [`Operation::Get`](crate::Operation::Get) is one-sided. Otherwise it is an error: a
+    /// [`RegistrationCaps`].
+    pub registration: Option<RegistrationCaps>,
+    /// True if [`AccessKind::Get`](crate::AccessKind::Get) is one-sided. Otherwise it is an error: a
     /// get is then a message that asks the peer for a write (GM, Firehose §7; cLAN, ARMCI §3).
     pub reads: bool,
     /// True if [`Key::ANY`] reaches the whole address space of a peer. With registration: true if
@@ -24,7 +24,7 @@ pub struct Caps {
     /// True if a peer's store wakes a thread that sleeps until [memory](Sleeper::Memory) changes.
     /// Otherwise a NIC stores, and the store wakes no thread.
     pub stores_wake: bool,
-    /// The atomicity of the network's operations, [`Operation::Atomic`](crate::Operation::Atomic),
+    /// The atomicity of the network's operations, [`AccessKind::Atomic`](crate::AccessKind::Atomic),
     /// if it has any.
     pub atomics: Option<Atomicity>,
     /// The most 64-bit arguments of a message.
@@ -48,7 +48,7 @@ pub struct Footprint {
 ///
 /// On such a network the segment is ordinary memory: [`Key::SEGMENT`] reaches nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Registration {
+pub struct RegistrationCaps {
     /// Bytes of a page. Extents begin and end at multiples of it.
     pub page: usize,
     /// The cost of registering an extent.

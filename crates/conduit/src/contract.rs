@@ -18,7 +18,7 @@ use crate::{
     Rank, Segments, Sent, Sink, Sleep,
 };
 #[cfg(doc)]
-use crate::{Operation, Standing};
+use crate::{AccessKind, Standing};
 
 /// A network as Hydrant sees it.
 ///
@@ -32,7 +32,7 @@ use crate::{Operation, Standing};
 /// 1. **The end of an operation.** An operation has ended when [`post`](Self::post) returned
 ///    [`Posted::Done`] or an error, or when the [`Sink`] heard that its ticket is
 ///    [complete](Sink::complete). From then on the conduit does not access the operation's local
-///    memory. The local memory of an [inline](crate::Registration::inline) put is not accessed
+///    memory. The local memory of an [inline](crate::RegistrationCaps::inline) put is not accessed
 ///    after `post` has returned. The poster may rely on that to reuse or free the memory. No two
 ///    operations in flight have the same ticket, and no ticket is complete that was not returned.
 ///    For a rank in virtual time, all its operations have also ended once its own
@@ -100,18 +100,18 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
     /// Until the operation has ended (see promise 1 of an implementor):
     ///
     /// 1. [`Access::local`] is valid for [`Access::len`] bytes. With
-    ///    [`Operation::Put`](crate::Operation::Put) it is readable. With
-    ///    [`Operation::Get`](crate::Operation::Get) it is writable and nothing else uses it. With
-    ///    [`Operation::Atomic`](crate::Operation::Atomic) it is an aligned `u64`, writable, and
-    ///    nothing else uses it. For an [inline](crate::Registration::inline) put this holds until
+    ///    [`AccessKind::Put`](crate::AccessKind::Put) it is readable. With
+    ///    [`AccessKind::Get`](crate::AccessKind::Get) it is writable and nothing else uses it. With
+    ///    [`AccessKind::Atomic`](crate::AccessKind::Atomic) it is an aligned `u64`, writable, and
+    ///    nothing else uses it. For an [inline](crate::RegistrationCaps::inline) put this holds until
     ///    the call returns.
-    /// 2. With [`Operation::Put`](crate::Operation::Put) and [`Key::ANY`] as the remote key, the
+    /// 2. With [`AccessKind::Put`](crate::AccessKind::Put) and [`Key::ANY`] as the remote key, the
     ///    peer tolerates the change of its memory. Under any other key the peer lent the memory for
     ///    that, and the conduit checks it.
     ///
     /// # Errors
     /// The access's own errors: [`Error::Revoked`], [`Error::OutOfExtent`], [`Error::BadAddress`],
-    /// [`Error::PeerLost`]. With [`Operation::Atomic`](crate::Operation::Atomic) also these:
+    /// [`Error::PeerLost`]. With [`AccessKind::Atomic`](crate::AccessKind::Atomic) also these:
     ///
     /// - [`Error::Misaligned`]: nothing was done.
     /// - [`Error::ResultLost`]: it was done, once, and the old value is unknown.

@@ -1,7 +1,7 @@
 //! Tells the process that created an object from a child forked from it.
 //!
 //! A child of `fork` has a copy of everything, but not its parent's peers, threads, descriptors and
-//! registrations. Each object therefore keeps the [`Origin`] that created it, and checks it before
+//! registrations. Each object therefore keeps the [`CreatorProcess`] that created it, and checks it before
 //! it touches anything shared with the parent. The check costs two loads and no system call.
 //!
 //! The process's number is on a page that the kernel clears in each child (`MADV_WIPEONFORK`, Linux
@@ -38,9 +38,9 @@ static HOOKS: [AtomicPtr<()>; 4] = [const { AtomicPtr::new(ptr::null_mut()) }; 4
 
 /// The process that created an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Origin(u64);
+pub struct CreatorProcess(u64);
 
-impl Origin {
+impl CreatorProcess {
     /// Returns this process. A forked child may create objects of its own.
     pub fn here() -> Self {
         let word = prepared();
@@ -71,7 +71,7 @@ const NOWHERE: u64 = u64::MAX;
 
 impl Presence {
     /// Begins the presence in the process `origin`.
-    pub fn new(origin: Origin) -> Self {
+    pub fn new(origin: CreatorProcess) -> Self {
         Self(AtomicU64::new(origin.0))
     }
 
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "miri has no other process")]
     fn a_child_is_not_the_origin_of_its_parents_objects() {
-        let here = Origin::here();
+        let here = CreatorProcess::here();
         let presence = Presence::new(here);
         // SAFETY: the child loads and stores words, and ends.
         let fork = || unsafe { libc::fork() }.into();
@@ -204,19 +204,19 @@ mod tests {
             if presence.is_here() {
                 return false;
             }
-            let own = (!here.is_here() && is_child()).then(Origin::here);
+            let own = (!here.is_here() && is_child()).then(CreatorProcess::here);
             // A grandchild is neither process.
             // SAFETY: as above.
             let fork = || unsafe { libc::fork() }.into();
-            let grandchild = |own: Origin| {
+            let grandchild = |own: CreatorProcess| {
                 in_a_child(fork, || {
-                    !here.is_here() && !own.is_here() && Origin::here() != here
+                    !here.is_here() && !own.is_here() && CreatorProcess::here() != here
                 })
             };
             own.is_some_and(|own| own != here && own.is_here() && grandchild(own) == 0)
         });
         assert_eq!(status, 0);
-        assert!(here.is_here() && Origin::here() == here && presence.is_here());
+        assert!(here.is_here() && CreatorProcess::here() == here && presence.is_here());
         presence.end();
         assert!(!presence.is_here());
     }
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "miri has no other process")]
     fn a_child_of_the_bare_system_call_is_recognized() {
-        let here = Origin::here();
+        let here = CreatorProcess::here();
         // SAFETY: the call is like `fork` without the C library's part. The child loads words and
         // ends.
         let fork = || unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };

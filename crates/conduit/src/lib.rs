@@ -30,9 +30,9 @@ pub mod conformance;
 pub mod measure;
 pub mod memory;
 
-pub use access::{Access, Atomic, Key, Local, Operation, Permission, Posted, Remote, Ticket};
+pub use access::{Access, AccessKind, Atomic, Key, Local, Permission, Posted, Remote, Ticket};
 pub use backoff::{Backoff, Rest};
-pub use caps::{Atomicity, Caps, Cost, Footprint, Registration};
+pub use caps::{Atomicity, Caps, Cost, Footprint, RegistrationCaps};
 pub use clock::Clock;
 pub use contract::Conduit;
 pub use error::Error;

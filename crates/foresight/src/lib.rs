@@ -28,7 +28,7 @@
 //! stores. The helper reads the record and asks the plan for an action:
 //!
 //! ```
-//! use hydrant_foresight::plan::{Action, PlanConfig, Plan};
+//! use hydrant_foresight::plan::{HelperTask, PlanConfig, Plan};
 //! use hydrant_foresight::{Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome, Time, queue};
 //!
 //! let (mut writer, mut reader) = queue::queue(queue::DEFAULT_RECORDS);
@@ -45,7 +45,7 @@
 //! // No second use is foreseen yet, so the plan asks the helper to deregister the region.
 //! let communication = reader.read().unwrap();
 //! let action = plan.used(thread, &communication, Time(2000));
-//! let Some(Action::Deregister { id, region: given_up }) = action else {
+//! let Some(HelperTask::Deregister { id, region: given_up }) = action else {
 //!     panic!("{action:?}");
 //! };
 //! assert_eq!(given_up, region);

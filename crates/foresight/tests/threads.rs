@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use hydrant_foresight::plan::{Action, Plan, PlanConfig, Stats, ThreadId};
+use hydrant_foresight::plan::{HelperTask, Plan, PlanConfig, Stats, ThreadId};
 use hydrant_foresight::queue::{RecordReader, RecordWriter, queue};
 use hydrant_foresight::{
     Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome, Time,
@@ -160,12 +160,12 @@ fn helper(
     }
 }
 
-fn carry_out(shared: &TestState, plan: &mut Plan, action: Option<Action>) {
+fn carry_out(shared: &TestState, plan: &mut Plan, action: Option<HelperTask>) {
     let TestState {
         registrations, nic, ..
     } = shared;
     match action {
-        Some(Action::Register { id, region }) => {
+        Some(HelperTask::Register { id, region }) => {
             let entry: Result<EntryId, _> = match registrations.find(region) {
                 Some(entry) => registrations.claim(entry).map(|_| entry),
                 None => registrations.insert(region),
@@ -178,7 +178,7 @@ fn carry_out(shared: &TestState, plan: &mut Plan, action: Option<Action>) {
                 Err(_) => plan.not_registered(id),
             }
         }
-        Some(Action::Deregister { id, region }) => {
+        Some(HelperTask::Deregister { id, region }) => {
             let entry = registrations.find(region);
             match entry.map(|entry| (entry, registrations.begin_deregistering(entry))) {
                 Some((entry, Deregistration::Started { key })) => {

@@ -105,7 +105,7 @@ pub use hydrant_conduit::{
     Caps, Footprint, Rank,
     memory::{Column, Factor, Number, Runs},
 };
-pub use hydrant_launch::Kind as Bootstrap;
+pub use hydrant_launch::BootstrapKind as Bootstrap;
 pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
 pub use hydrant_smp::Foreign;
 pub use job::{Job, JobBuilder, WeakJob, join, run, run_spmd};

@@ -21,19 +21,19 @@ const STRIPES: usize = 32;
 
 /// A value for each stripe.
 pub(crate) struct Striped<T> {
-    stripes: [Line<T>; STRIPES],
+    stripes: [PaddedStripe<T>; STRIPES],
 }
 
 /// Aligned so that no two threads write to one cache line, nor to two that processors fetch as a
 /// pair.
 #[repr(align(128))]
-struct Line<T>(T);
+struct PaddedStripe<T>(T);
 
 impl<T> Striped<T> {
     /// Makes a value for each stripe.
     pub(crate) fn new(mut make: impl FnMut() -> T) -> Self {
         Self {
-            stripes: array::from_fn(|_| Line(make())),
+            stripes: array::from_fn(|_| PaddedStripe(make())),
         }
     }
 
@@ -92,22 +92,22 @@ impl<T> Striped<T> {
 /// would write.
 pub(crate) struct StripedArc<T> {
     /// A reference for each stripe, whose count is that of the uses.
-    stripes: Vec<Arc<Line<Arc<T>>>>,
+    stripes: Vec<Arc<PaddedStripe<Arc<T>>>>,
 }
 
 /// A reference to a value that can be used as long as its [`StripedArc`] lives.
 pub(crate) struct StripedWeak<T> {
-    stripes: Arc<[Weak<Line<Arc<T>>>]>,
+    stripes: Arc<[Weak<PaddedStripe<Arc<T>>>]>,
 }
 
 /// A use of a value, which keeps the value alive.
-pub(crate) struct InUse<T>(Arc<Line<Arc<T>>>);
+pub(crate) struct InUse<T>(Arc<PaddedStripe<Arc<T>>>);
 
 impl<T> StripedArc<T> {
     pub(crate) fn new(value: &Arc<T>) -> Self {
         Self {
             stripes: (0..STRIPES)
-                .map(|_| Arc::new(Line(Arc::clone(value))))
+                .map(|_| Arc::new(PaddedStripe(Arc::clone(value))))
                 .collect(),
         }
     }

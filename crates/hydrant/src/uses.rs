@@ -45,7 +45,7 @@ pub(crate) enum MemoryState {
 
 /// A use of own memory that has begun: the memory is registered, or its registration is in flight.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Use {
+pub(crate) struct MemoryUse {
     pub(crate) kind: UseKind,
     /// The address of the first byte.
     pub(crate) addr: u64,
@@ -71,7 +71,7 @@ pub(crate) struct RemoteUse {
     pub(crate) len: u64,
     /// True if all firehoses that it needs were attached.
     pub(crate) is_attached: bool,
-    /// As in [`Use`].
+    /// As in [`MemoryUse`].
     pub(crate) begun: Duration,
     pub(crate) site: u64,
 }
@@ -80,7 +80,7 @@ pub(crate) struct RemoteUse {
 /// handler, so this must not wait.
 pub(crate) trait Uses: Send + Sync {
     /// Records a use of own memory.
-    fn used(&self, it: &Use);
+    fn used(&self, it: &MemoryUse);
 
     /// Returns whether uses of peers' memory are wanted.
     fn wants_reached(&self) -> bool;

@@ -12,7 +12,7 @@ use std::{ptr, sync::Mutex};
 use hydrant::{Job, JobBuilder, Result, Strategy};
 use hydrant_conduit::Conduit;
 use hydrant_launch::{Bootstrap, LocalBootstrap};
-use hydrant_smp::Options;
+use hydrant_smp::SmpOptions;
 use kept::Kept;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
@@ -27,9 +27,9 @@ fn pinned(strategy: Strategy, kept: &Kept, follows: bool) -> JobBuilder {
         let bootstrap = ranks.lock().expect("no rank panics here")[rank.index()].take();
         let mut bootstrap = bootstrap.expect("each rank once");
         assert_eq!(bootstrap.rank(), rank.0);
-        let options = Options {
+        let options = SmpOptions {
             segment: plain.caps().segment,
-            ..Options::default()
+            ..SmpOptions::default()
         };
         let conduit = hydrant_pin::attach(&mut bootstrap, &options);
         kept.around(Box::new(conduit.expect("ranks of one host")), follows)

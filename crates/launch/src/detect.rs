@@ -2,7 +2,7 @@
 
 use std::env;
 
-use crate::{Error, Kind};
+use crate::{BootstrapKind, Error};
 
 /// A service found in the environment, with the data needed to reach it.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,24 +36,24 @@ pub(crate) fn process_environment(name: &str) -> Option<String> {
 
 /// Chooses the service for `kind` from the variables that `lookup` gives.
 pub(crate) fn detect(
-    kind: Kind,
+    kind: BootstrapKind,
     lookup: impl Fn(&str) -> Option<String>,
 ) -> Result<FoundService, Error> {
     match kind {
-        Kind::Alone => Ok(FoundService::Alone),
-        Kind::Pmi1 => pmi1(&lookup)?.ok_or_else(|| Error::LauncherUnusable {
+        BootstrapKind::Alone => Ok(FoundService::Alone),
+        BootstrapKind::Pmi1 => pmi1(&lookup)?.ok_or_else(|| Error::LauncherUnusable {
             seen: "PMI-1 was asked for".into(),
             why: "neither PMI_FD nor PMI_PORT with PMI_ID is set".into(),
             fix: "start the job with `hydrant run`, `mpiexec.hydra` or `srun --mpi=pmi2`".into(),
         }),
-        Kind::Pmix if has_pmix(&lookup) => Ok(FoundService::Pmix),
-        Kind::Pmix => Err(Error::LauncherUnusable {
+        BootstrapKind::Pmix if has_pmix(&lookup) => Ok(FoundService::Pmix),
+        BootstrapKind::Pmix => Err(Error::LauncherUnusable {
             seen: "PMIx was asked for".into(),
             why: "PMIX_NAMESPACE and PMIX_RANK are not both set".into(),
             fix: "start the job with `mpirun` of Open MPI or `srun --mpi=pmix`".into(),
         }),
         // The program's MPI is found in the process, not in the environment.
-        Kind::Auto | Kind::Mpi => match pmi1(&lookup)? {
+        BootstrapKind::Auto | BootstrapKind::Mpi => match pmi1(&lookup)? {
             Some(found) => Ok(found),
             None if has_pmix(&lookup) => Ok(FoundService::Pmix),
             None => refuse_silent_launchers(&lookup).map(|()| FoundService::Alone),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     fn auto(variables: &[(&str, &str)]) -> Result<FoundService, Error> {
-        detect(Kind::Auto, with(variables))
+        detect(BootstrapKind::Auto, with(variables))
     }
 
     #[test]
@@ -266,9 +266,12 @@ mod tests {
         );
         assert_eq!(auto(&pmix).unwrap(), FoundService::Pmix);
         assert_eq!(auto(&[]).unwrap(), FoundService::Alone);
-        assert_eq!(detect(Kind::Alone, with(&fd)).unwrap(), FoundService::Alone);
         assert_eq!(
-            detect(Kind::Pmix, with(&[&fd[..], &pmix[..]].concat())).unwrap(),
+            detect(BootstrapKind::Alone, with(&fd)).unwrap(),
+            FoundService::Alone
+        );
+        assert_eq!(
+            detect(BootstrapKind::Pmix, with(&[&fd[..], &pmix[..]].concat())).unwrap(),
             FoundService::Pmix
         );
     }
@@ -350,11 +353,11 @@ mod tests {
     #[test]
     fn a_requested_service_that_is_absent_is_an_error() {
         assert!(matches!(
-            detect(Kind::Pmi1, with(&[])),
+            detect(BootstrapKind::Pmi1, with(&[])),
             Err(Error::LauncherUnusable { .. })
         ));
         assert!(matches!(
-            detect(Kind::Pmix, with(&[])),
+            detect(BootstrapKind::Pmix, with(&[])),
             Err(Error::LauncherUnusable { .. })
         ));
     }

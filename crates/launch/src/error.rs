@@ -30,7 +30,7 @@ pub enum Error {
         expected: &'static str,
     },
 
-    /// No [`Kind`](crate::Kind) has this name.
+    /// No [`BootstrapKind`](crate::BootstrapKind) has this name.
     #[error("`{0}` is no way to join a job; there are auto, alone, pmi1, pmix and mpi")]
     UnknownKind(String),
 

@@ -5,10 +5,10 @@ use crate::detect::{FoundService, detect, process_environment, refuse_stranger};
 use crate::mpi::{self, Mpi};
 use crate::pmi1::Pmi1;
 use crate::pmix::Pmix;
-use crate::{Bootstrap, Error, JoinOptions, Kind};
+use crate::{Bootstrap, BootstrapKind, Error, JoinOptions};
 
 /// Joins the job through `kind`, with the other options at their defaults.
-pub fn join(kind: Kind) -> Result<Box<dyn Bootstrap>, Error> {
+pub fn join(kind: BootstrapKind) -> Result<Box<dyn Bootstrap>, Error> {
     join_with(&JoinOptions {
         kind,
         ..JoinOptions::default()
@@ -17,10 +17,10 @@ pub fn join(kind: Kind) -> Result<Box<dyn Bootstrap>, Error> {
 
 /// Joins the job as `options` say.
 pub fn join_with(options: &JoinOptions) -> Result<Box<dyn Bootstrap>, Error> {
-    if options.kind == Kind::Mpi || options.mpi_communicator.is_some() {
+    if options.kind == BootstrapKind::Mpi || options.mpi_communicator.is_some() {
         return Ok(Box::new(Mpi::init(options.mpi_communicator)?));
     }
-    if options.kind == Kind::Auto && mpi::is_initialized() {
+    if options.kind == BootstrapKind::Auto && mpi::is_initialized() {
         // MPI has joined already, even for a job of one. It also ends the session on its
         // descriptor.
         let mpi = Mpi::init(None)?;

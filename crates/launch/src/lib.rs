@@ -125,7 +125,7 @@ pub trait Bootstrap: Send {
 /// The service that [`join()`] uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum BootstrapKind {
     /// MPI if the program has initialized it, else the service seen in the environment, else a job
     /// of one.
     #[default]
@@ -140,28 +140,34 @@ pub enum Kind {
     Mpi,
 }
 
-impl Kind {
+impl BootstrapKind {
     /// Every kind, in documented order.
-    pub const ALL: [Kind; 5] = [Kind::Auto, Kind::Alone, Kind::Pmi1, Kind::Pmix, Kind::Mpi];
+    pub const ALL: [BootstrapKind; 5] = [
+        BootstrapKind::Auto,
+        BootstrapKind::Alone,
+        BootstrapKind::Pmi1,
+        BootstrapKind::Pmix,
+        BootstrapKind::Mpi,
+    ];
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for BootstrapKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Kind::Auto => "auto",
-            Kind::Alone => "alone",
-            Kind::Pmi1 => "pmi1",
-            Kind::Pmix => "pmix",
-            Kind::Mpi => "mpi",
+            BootstrapKind::Auto => "auto",
+            BootstrapKind::Alone => "alone",
+            BootstrapKind::Pmi1 => "pmi1",
+            BootstrapKind::Pmix => "pmix",
+            BootstrapKind::Mpi => "mpi",
         })
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for BootstrapKind {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Kind, Error> {
-        Kind::ALL
+    fn from_str(text: &str) -> Result<BootstrapKind, Error> {
+        BootstrapKind::ALL
             .into_iter()
             .find(|kind| kind.to_string() == text)
             .ok_or_else(|| Error::UnknownKind(text.into()))
@@ -229,10 +235,10 @@ mod tests {
 
     #[test]
     fn a_kind_parses_its_own_name() {
-        for kind in Kind::ALL {
-            assert_eq!(kind.to_string().parse::<Kind>().unwrap(), kind);
+        for kind in BootstrapKind::ALL {
+            assert_eq!(kind.to_string().parse::<BootstrapKind>().unwrap(), kind);
         }
-        let error = "pmi2".parse::<Kind>().unwrap_err();
+        let error = "pmi2".parse::<BootstrapKind>().unwrap_err();
         assert!(error.to_string().contains("`pmi2`"), "{error}");
         assert!(error.to_string().contains("pmix"), "{error}");
     }

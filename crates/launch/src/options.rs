@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::Kind;
+use crate::BootstrapKind;
 
 /// Options of [`join_with`](crate::join_with).
 #[derive(Clone, Debug)]
 pub struct JoinOptions {
     /// The service to use.
-    pub kind: Kind,
+    pub kind: BootstrapKind,
     /// The C handle of an MPI communicator. Its processes are the job's ranks, in its order. `None`
     /// means all processes of MPI, or another service.
     pub mpi_communicator: Option<usize>,
@@ -24,7 +24,7 @@ pub struct JoinOptions {
 impl Default for JoinOptions {
     fn default() -> JoinOptions {
         JoinOptions {
-            kind: Kind::Auto,
+            kind: BootstrapKind::Auto,
             mpi_communicator: None,
             libpmix: None,
             answer_within: Duration::from_secs(60),

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use hydrant_base::words::only;
 use hydrant_conduit::{
-    Access, Caps, Clock, Conduit, Delivery, Error, Footprint, Key, Membership, Message, Operation,
+    Access, AccessKind, Caps, Clock, Conduit, Delivery, Error, Footprint, Key, Membership, Message,
     Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, Standings,
     WakeWord, Window,
 };
@@ -247,7 +247,7 @@ unsafe impl Conduit for Mixed {
     }
 
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
-        if let Operation::Atomic(_) = access.operation {
+        if let AccessKind::Atomic(_) = access.kind {
             return Err(self.caps.no_atomics());
         }
         let peer = access.peer;

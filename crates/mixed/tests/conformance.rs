@@ -9,7 +9,7 @@ use hydrant_conduit::{
 };
 use hydrant_launch::{Bootstrap, Subset};
 use hydrant_mixed::Mixed;
-use hydrant_smp::{Options, attach};
+use hydrant_smp::{SmpOptions, attach};
 use hydrant_testing::ranks;
 
 /// Returns the host on which a rank pretends to be.
@@ -18,7 +18,7 @@ type Host = fn(u32) -> u32;
 /// Shared memory within hosts, and the conduit that `inter` makes between them.
 struct Hosts {
     host: Host,
-    intra: Options,
+    intra: SmpOptions,
     inter: fn(&mut dyn Bootstrap) -> Box<dyn Conduit>,
     /// True if the network is one of a device.
     device: bool,
@@ -64,37 +64,37 @@ impl Fixture for Hosts {
 
 /// Shared memory that poses as a network without registration.
 fn plain(bootstrap: &mut dyn Bootstrap) -> Box<dyn Conduit> {
-    let options = Options {
+    let options = SmpOptions {
         segment: 4096,
-        ..Options::default()
+        ..SmpOptions::default()
     };
     Box::new(attach(bootstrap, &options).expect("ranks of one host"))
 }
 
 /// Ranks of one host, joined as if by a NIC that needs registration.
 fn pinned(bootstrap: &mut dyn Bootstrap) -> Box<dyn Conduit> {
-    let options = Options {
+    let options = SmpOptions {
         segment: 4096,
-        ..Options::default()
+        ..SmpOptions::default()
     };
     Box::new(hydrant_pin::attach(bootstrap, &options).expect("ranks of one host"))
 }
 
 /// RDMA NICs.
 fn verbs(bootstrap: &mut dyn Bootstrap) -> Box<dyn Conduit> {
-    let options = hydrant_verbs::Options {
+    let options = hydrant_verbs::VerbsOptions {
         segment: 4096,
         extents: 4096,
-        ..hydrant_verbs::Options::default()
+        ..hydrant_verbs::VerbsOptions::default()
     };
     Box::new(hydrant_verbs::attach(bootstrap, &options).expect("an RDMA device"))
 }
 
 fn main() -> ExitCode {
     let on = |host: Host, inter| -> Box<dyn Fixture> {
-        let intra = Options {
+        let intra = SmpOptions {
             segment: 64 << 20,
-            ..Options::default()
+            ..SmpOptions::default()
         };
         let device = false;
         Box::new(Hosts {
@@ -105,9 +105,9 @@ fn main() -> ExitCode {
         })
     };
     let by_device = |host: Host| -> Box<dyn Fixture> {
-        let intra = Options {
+        let intra = SmpOptions {
             segment: 16 << 20,
-            ..Options::default()
+            ..SmpOptions::default()
         };
         Box::new(Hosts {
             host,

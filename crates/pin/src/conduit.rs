@@ -280,9 +280,9 @@ unsafe impl Conduit for Pinned {
     }
 
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
-        use hydrant_conduit::Operation::{Atomic, Get, Put};
+        use hydrant_conduit::AccessKind::{Atomic, Get, Put};
         let (peer, local, len) = (access.peer, access.local, access.len);
-        let way = match access.operation {
+        let way = match access.kind {
             Put => CopyDirection::Out,
             Get => CopyDirection::In,
             Atomic(_) => return Err(self.caps.no_atomics()),

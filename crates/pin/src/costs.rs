@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use hydrant_conduit::{Cost, Permission, Registration, measure, memory::PAGE};
+use hydrant_conduit::{Cost, Permission, RegistrationCaps, measure, memory::PAGE};
 
 use crate::{ring::MOST_BYTES, table::PinnedTable};
 
@@ -35,12 +35,12 @@ impl MeasuredCosts {
     }
 
     /// The properties of registration that the conduit reports.
-    pub(crate) fn registration(&self, inline: usize) -> Registration {
+    pub(crate) fn registration(&self, inline: usize) -> RegistrationCaps {
         let cost = |[per_op_ns, per_page_ns]: [f64; 2]| Cost {
             per_op_ns,
             per_page_ns,
         };
-        Registration {
+        RegistrationCaps {
             page: PAGE,
             register: cost(self.register),
             deregister: cost(self.deregister),

@@ -44,9 +44,9 @@ mod thread;
 
 use std::sync::Arc;
 
-use hydrant_conduit::{Caps, Conduit, Error, Rank, Registration, memory::Segment};
+use hydrant_conduit::{Caps, Conduit, Error, Rank, RegistrationCaps, memory::Segment};
 use hydrant_launch::Bootstrap;
-use hydrant_smp::{Options, upon::join};
+use hydrant_smp::{SmpOptions, upon::join};
 
 use self::{
     area::{COSTS, DESCRIPTORS, EXTRA},
@@ -70,11 +70,11 @@ pub use table::MOST_EXTENTS;
 /// # Errors
 /// [`Error::Unreachable`] if a rank is on another host or does not join in time, or if the system
 /// has no `io_uring` or forbids it.
-pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned, Error> {
+pub fn attach(bootstrap: &mut dyn Bootstrap, options: &SmpOptions) -> Result<Pinned, Error> {
     disable_huge_pages();
     let segment = Segment::new(options.segment.next_multiple_of(4096))?;
     let rank = Rank(bootstrap.rank());
-    let messages = Options {
+    let messages = SmpOptions {
         segment: 0,
         ..options.clone()
     };
@@ -106,7 +106,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned
 ///
 /// # Errors
 /// [`Error::Unreachable`] where the system has no `io_uring` or forbids it.
-pub fn probe() -> Result<Registration, Error> {
+pub fn probe() -> Result<RegistrationCaps, Error> {
     let table = PinnedTable::new(Rank(0), MOST_EXTENTS, PinLimits::here())?;
     Ok(MeasuredCosts::measure(&table, 1).registration(INLINE))
 }

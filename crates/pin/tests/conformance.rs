@@ -4,10 +4,10 @@ use std::{process::ExitCode, sync::Arc};
 
 use hydrant_conduit::{Conduit, conformance::Fixture};
 use hydrant_pin::attach;
-use hydrant_smp::Options;
+use hydrant_smp::SmpOptions;
 use hydrant_testing::ranks;
 
-struct PinnedFixture(Options);
+struct PinnedFixture(SmpOptions);
 
 impl Fixture for PinnedFixture {
     fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>> {
@@ -23,11 +23,11 @@ impl Fixture for PinnedFixture {
 }
 
 fn main() -> ExitCode {
-    let plain = Options {
+    let plain = SmpOptions {
         segment: 64 << 20,
-        ..Options::default()
+        ..SmpOptions::default()
     };
-    let little = Options {
+    let little = SmpOptions {
         slots: 8,
         payload: Some(1 << 10),
         extents: 512,

@@ -9,7 +9,7 @@ mod pinned;
 use std::{process::ExitCode, thread, time::Duration};
 
 use hydrant_conduit::{Conduit, Membership, Rank};
-use hydrant_smp::Options;
+use hydrant_smp::SmpOptions;
 use hydrant_testing::{
     HANG,
     family::{Child, Family, orderly},
@@ -18,11 +18,11 @@ use hydrant_testing::{
 };
 use libtest_mimic::Arguments;
 
-fn options() -> Options {
-    Options {
+fn options() -> SmpOptions {
+    SmpOptions {
         segment: 1 << 20,
         timeout: HANG,
-        ..Options::default()
+        ..SmpOptions::default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The decisions of an engine: messages to send, and actions to carry out.
 
-use crate::{Direction, Error, Message, Region, Run, wire::Grant};
+use crate::{Direction, EngineMessage, Error, RegionNumber, Run, wire::Grant};
 
 /// The decisions of an engine in one step, for the driver to carry out.
 ///
@@ -22,7 +22,7 @@ pub struct OutgoingMessage {
     /// The rank of the receiver.
     pub to: u32,
     /// The message.
-    pub message: Message,
+    pub message: EngineMessage,
     /// The data that follows the message.
     pub data: Data,
     /// The put whose buffer is read for the last time by this message: sending it is the put's
@@ -129,10 +129,10 @@ pub enum Data {
         len: u32,
     },
     /// Memory that a peer asked for. The driver checks the peer's right to it, and otherwise
-    /// [refuses](Message::refuse) the message.
+    /// [refuses](EngineMessage::refuse) the message.
     Asked {
         /// The region that the peer means.
-        region: Region,
+        region: RegionNumber,
         /// The own address.
         addr: u64,
         /// The length in bytes.

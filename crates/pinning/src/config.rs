@@ -1,6 +1,6 @@
 //! The settings of an engine, from the user and the conduit, checked once.
 
-use crate::{Direction, Error, Geometry, Message, Strategy};
+use crate::{Direction, EngineMessage, Error, Geometry, Strategy};
 
 /// The cost of one registration in nanoseconds: `per_op + per_page × pages`, measured for each
 /// conduit.
@@ -97,7 +97,7 @@ impl Config {
     /// # Errors
     /// [`Error::BucketSize`], [`Error::LimitTooSmall`], [`Error::VictimsTooFew`],
     /// [`Error::AboveMemory`], [`Error::PayloadTooSmall`], [`Error::NoPeer`].
-    pub fn check(&self) -> Result<Limits, Error> {
+    pub fn check(&self) -> Result<BucketLimits, Error> {
         let geometry = Geometry::new(self.page, self.bucket)?;
         if self.rank >= self.ranks {
             return Err(Error::NoPeer {
@@ -113,7 +113,7 @@ impl Config {
                 available: self.available,
             });
         }
-        let least = Message::MAX_BYTES.saturating_add(self.piggyback);
+        let least = EngineMessage::MAX_BYTES.saturating_add(self.piggyback);
         if self.max_payload < least {
             return Err(Error::PayloadTooSmall {
                 max_payload: self.max_payload,
@@ -142,7 +142,7 @@ impl Config {
         if self.strategy == Strategy::PinDown {
             total = total.min((self.entries / geometry.pages()).max(1));
         }
-        Ok(Limits {
+        Ok(BucketLimits {
             geometry,
             share,
             victims: victims.min(total),
@@ -162,7 +162,7 @@ impl Config {
 
 /// The limits in buckets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct BucketLimits {
     /// The cut of addresses into buckets.
     pub geometry: Geometry,
     /// F = floor(M / (P × (ranks − 1))): the firehoses that each peer owns.

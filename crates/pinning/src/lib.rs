@@ -7,7 +7,7 @@
 //! carries out the [`Decisions`].
 //!
 //! ```
-//! use hydrant_pinning::{Action, Config, Direction, Decisions, Engine, EngineOperation, OwnMemory, Region};
+//! use hydrant_pinning::{Action, Config, Direction, Decisions, Engine, EngineOperation, OwnMemory, RegionNumber};
 //!
 //! let mut engine = Engine::new(Config::firehose_paper(0, 2))?;
 //! let mut out = Decisions::default();
@@ -16,7 +16,7 @@
 //!     peer: 1,
 //!     direction: Direction::Put,
 //!     local: 0x1000,
-//!     region: Region(0),
+//!     region: RegionNumber(0),
 //!     remote: 0x8000,
 //!     len: 8,
 //!     own: OwnMemory::Persistent,
@@ -44,7 +44,7 @@ pub mod table;
 pub mod wire;
 
 pub use action::{Action, Data, Decisions, OutgoingMessage, RegisteredExtent};
-pub use config::{Config, CostModel, Limits};
+pub use config::{BucketLimits, Config, CostModel};
 pub use direction::{Direction, Use};
 pub use engine::{
     AccessVerdict, Attached, CrowdedOut, Detached, Engine, EngineOperation, GivenUp, Impossible,
@@ -55,4 +55,4 @@ pub use geometry::{BUCKET_BITS, Geometry, Run};
 pub use hot::{Advice, Hit, Hot, KeptHit};
 pub use size::Size;
 pub use strategy::Strategy;
-pub use wire::{Message, Region};
+pub use wire::{EngineMessage, RegionNumber};

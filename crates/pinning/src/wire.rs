@@ -13,11 +13,11 @@ use crate::{Refusal, Run};
 /// whole address space. The target's driver chooses the number, and never gives one number to two
 /// buffers. So an access to a buffer that has gone never reaches the next buffer at its address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Region(pub u64);
+pub struct RegionNumber(pub u64);
 
 /// A message from one rank's engine to another's.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Message {
+pub enum EngineMessage {
     /// Attaches firehoses, or registers for one operation, and releases old ones (§3.2, 2).
     Move(Move),
     /// The answer to a move.
@@ -34,7 +34,7 @@ pub enum Message {
         /// The sender's name for the chunk.
         id: u64,
         /// The region that the sender means.
-        region: Region,
+        region: RegionNumber,
         /// The address that the data goes to.
         to: u64,
         /// The bytes that follow the message.
@@ -52,7 +52,7 @@ pub enum Message {
         /// The asker's name for the chunk.
         id: u64,
         /// The region that the asker means.
-        region: Region,
+        region: RegionNumber,
         /// The address of the data.
         from: u64,
         /// The length in bytes.
@@ -74,7 +74,7 @@ pub enum Message {
     /// at the same time (Nieplocha 2002, figure 3). There is no answer.
     Ahead {
         /// The region that the asker means.
-        region: Region,
+        region: RegionNumber,
         /// The address of the data.
         from: u64,
         /// The length in bytes.
@@ -85,7 +85,7 @@ pub enum Message {
         /// The asker's name for the piece.
         id: u64,
         /// The region that the asker means.
-        region: Region,
+        region: RegionNumber,
         /// The address of the data.
         from: u64,
         /// The destinations of the data, extent after extent.
@@ -127,7 +127,7 @@ pub struct Move {
     /// The asker's name for the move.
     pub id: u64,
     /// The region that the asker means.
-    pub region: Region,
+    pub region: RegionNumber,
     /// True if data is to be written there.
     pub write: bool,
     /// True if the target counts its grants, and keeps them registered until they are released.
@@ -201,7 +201,7 @@ pub struct PullDestination {
     pub len: u64,
 }
 
-impl Message {
+impl EngineMessage {
     /// The most bytes of a message without its data.
     pub const MAX_BYTES: usize = 64 + MAX_LIST * (16 + 32);
 
@@ -217,9 +217,9 @@ impl Message {
     ///
     /// # Errors
     /// [`Malformed`].
-    pub fn decode(bytes: &[u8]) -> Result<(Message, &[u8]), Malformed> {
+    pub fn decode(bytes: &[u8]) -> Result<(EngineMessage, &[u8]), Malformed> {
         let mut data = bytes;
-        let message = Message::take(&mut data)?;
+        let message = EngineMessage::take(&mut data)?;
         if data.len() as u64 != message.data() {
             return Err(Malformed("data of another length than announced"));
         }
@@ -229,21 +229,21 @@ impl Message {
     /// Turns an answer with data into a refusal: the data is not to be had.
     pub fn refuse(&mut self, why: Refusal) {
         match self {
-            Message::Fetched { refused, len, .. } => {
+            EngineMessage::Fetched { refused, len, .. } => {
                 *refused = Some(why);
                 *len = 0;
             }
-            Message::Granted(granted) => granted.piggyback = Some(Err(why)),
+            EngineMessage::Granted(granted) => granted.piggyback = Some(Err(why)),
             _ => {}
         }
     }
 
     /// Returns the receiver's region and address that the data behind the message goes to, or
     /// `None` for a message without such data.
-    pub fn goes_to(&self) -> Option<(Region, u64)> {
+    pub fn goes_to(&self) -> Option<(RegionNumber, u64)> {
         match self {
-            Message::Put { region, to, .. } => Some((*region, *to)),
-            Message::Move(Move {
+            EngineMessage::Put { region, to, .. } => Some((*region, *to)),
+            EngineMessage::Move(Move {
                 write: true,
                 region,
                 piggyback: Some(piggyback),
@@ -257,17 +257,17 @@ impl Message {
     pub fn data(&self) -> u64 {
         match self {
             // The data of a piggybacked put; a piggybacked get has none yet.
-            Message::Move(Move {
+            EngineMessage::Move(Move {
                 write: true,
                 piggyback: Some(piggyback),
                 ..
             }) => u64::from(piggyback.len),
-            Message::Granted(Granted {
+            EngineMessage::Granted(Granted {
                 piggyback: Some(Ok(len)),
                 ..
             })
-            | Message::Put { len, .. }
-            | Message::Fetched { len, .. } => u64::from(*len),
+            | EngineMessage::Put { len, .. }
+            | EngineMessage::Fetched { len, .. } => u64::from(*len),
             _ => 0,
         }
     }
@@ -276,18 +276,18 @@ impl Message {
 /// Implements the encoding: a byte for each kind of message, and its fields.
 macro_rules! messages {
     ($($kind:literal $variant:ident { $($field:ident),* })*) => {
-        impl Fixed for Message {
+        impl Fixed for EngineMessage {
             fn put(&self, to: &mut Vec<u8>) {
                 match self {
-                    Message::Move(wanted) => {
+                    EngineMessage::Move(wanted) => {
                         to.push(MOVE);
                         wanted.put(to);
                     }
-                    Message::Granted(granted) => {
+                    EngineMessage::Granted(granted) => {
                         to.push(GRANTED);
                         granted.put(to);
                     }
-                    $(Message::$variant { $($field),* } => {
+                    $(EngineMessage::$variant { $($field),* } => {
                         to.push($kind);
                         $($field.put(to);)*
                     })*
@@ -296,11 +296,11 @@ macro_rules! messages {
 
             fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
                 Ok(match u8::take(from)? {
-                    MOVE => Message::Move(Fixed::take(from)?),
-                    GRANTED => Message::Granted(Fixed::take(from)?),
+                    MOVE => EngineMessage::Move(Fixed::take(from)?),
+                    GRANTED => EngineMessage::Granted(Fixed::take(from)?),
                     $($kind => {
                         $(let $field = Fixed::take(from)?;)*
-                        Message::$variant { $($field),* }
+                        EngineMessage::$variant { $($field),* }
                     })*
                     _ => return Err(Malformed("an unknown kind")),
                 })
@@ -327,7 +327,7 @@ messages! {
 }
 
 fixed! {
-    Region { 0 }
+    RegionNumber { 0 }
     Piggyback { addr, len }
     Grant { run, key, writable }
     PullDestination { key, addr, len }

@@ -1,8 +1,8 @@
 //! Limits on the state that a peer's dishonest messages can cause in an engine.
 
 use hydrant_pinning::{
-    AccessVerdict, Config, Decisions, Direction, Engine, EngineOperation, Error, Message,
-    OwnMemory, Refusal, Region, Run,
+    AccessVerdict, Config, Decisions, Direction, Engine, EngineMessage, EngineOperation, Error,
+    OwnMemory, Refusal, RegionNumber, Run,
     wire::{Grant, Granted, Move, Need, PullDestination},
 };
 
@@ -16,18 +16,18 @@ fn run(first: u64, count: u64) -> Run {
     Run { first, count }
 }
 
-fn is_malformed(engine: &mut Engine, message: Message) -> bool {
+fn is_malformed(engine: &mut Engine, message: EngineMessage) -> bool {
     let mut out = Decisions::default();
     let outcome = engine.message(1, message, AccessVerdict::Fine, &mut out);
     matches!(outcome, Err(Error::Malformed { peer: 1, .. }))
 }
 
-fn wish(needs: &[(Run, Run)]) -> Message {
+fn wish(needs: &[(Run, Run)]) -> EngineMessage {
     let needs = needs.iter().map(|(run, preferred)| Need {
         run: *run,
         preferred: *preferred,
     });
-    Message::Move(Move {
+    EngineMessage::Move(Move {
         id: 1,
         write: true,
         hold: true,
@@ -59,7 +59,7 @@ fn an_answer_in_parts_without_end_is_malformed() {
         peer: 1,
         direction: Direction::Put,
         local: PAGE,
-        region: Region::default(),
+        region: RegionNumber::default(),
         remote: 100 * PAGE,
         len: 8,
         own: OwnMemory::Persistent,
@@ -68,10 +68,10 @@ fn an_answer_in_parts_without_end_is_malformed() {
     let mut out = Decisions::default();
     engine.begin(operation, &mut out).expect("a peer");
     let asked = out.messages.iter().find_map(|it| match &it.message {
-        Message::Move(wanted) => Some(wanted.id),
+        EngineMessage::Move(wanted) => Some(wanted.id),
         _ => None,
     });
-    let part = Message::Granted(Granted {
+    let part = EngineMessage::Granted(Granted {
         id: asked.expect("a move"),
         last: false,
         refused: vec![(run(100, 1), Refusal::Limit)],
@@ -86,9 +86,9 @@ fn too_many_pulls_at_once_are_refused() {
     let mut engine = engine();
     let mut refused = 0;
     for id in 0..5_000 {
-        let pull = Message::Pull {
+        let pull = EngineMessage::Pull {
             id,
-            region: Region::default(),
+            region: RegionNumber::default(),
             from: PAGE,
             to: vec![PullDestination {
                 key: 1,
@@ -100,7 +100,7 @@ fn too_many_pulls_at_once_are_refused() {
         let outcome = engine.message(1, pull, AccessVerdict::Fine, &mut out);
         outcome.expect("an honest rank may ask so much");
         // The pulled memory is never registered here.
-        let answer = Message::Pulled {
+        let answer = EngineMessage::Pulled {
             id,
             refused: Some(Refusal::Limit),
             registered: false,

@@ -10,7 +10,7 @@ use std::{
 use hydrant_base::Random;
 use hydrant_pinning::{
     AccessVerdict, Action, Config, Decisions, Direction, Engine, EngineOperation, OwnMemory,
-    Region, RegisteredExtent,
+    RegionNumber, RegisteredExtent,
 };
 
 const BUCKET: u64 = 4096;
@@ -134,7 +134,7 @@ fn every_waiter_is_served_after_a_hit_gave_its_sides_back() {
                         peer: 1,
                         direction: Direction::Put,
                         local,
-                        region: Region::default(),
+                        region: RegionNumber::default(),
                         remote,
                         len: 8,
                         own: OwnMemory::Persistent,
@@ -168,7 +168,7 @@ fn an_engine_of_ten_thousand_ranks_is_small_until_it_speaks() {
             peer,
             direction: Direction::Put,
             local: 1 << 20,
-            region: Region::default(),
+            region: RegionNumber::default(),
             remote: 1 << 30,
             len: 8,
             own: OwnMemory::Persistent,

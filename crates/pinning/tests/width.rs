@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use hydrant_base::Random;
 use hydrant_pinning::{
     AccessVerdict, Action, Config, CostModel, Decisions, Direction, Engine, EngineOperation,
-    OwnMemory, Region, RegisteredExtent, Strategy,
+    OwnMemory, RegionNumber, RegisteredExtent, Strategy,
 };
 
 const PAGE: u64 = 4096;
@@ -61,7 +61,7 @@ impl RankPair {
             peer: 1,
             direction: Direction::Put,
             local,
-            region: Region::default(),
+            region: RegionNumber::default(),
             remote,
             len,
             own: OwnMemory::Persistent,
@@ -75,7 +75,7 @@ impl RankPair {
             for sent in decided.messages {
                 let mut out = Decisions::default();
                 let (at, message) = (sent.to as usize, sent.message);
-                self.moves += u64::from(matches!(message, hydrant_pinning::Message::Move(_)));
+                self.moves += u64::from(matches!(message, hydrant_pinning::EngineMessage::Move(_)));
                 (self.engines[at].message(rank as u32, message, AccessVerdict::Fine, &mut out))
                     .expect("what an engine says is well formed");
                 todo.push_back((at, out));

@@ -1,7 +1,7 @@
 //! Messages to bytes and back, and bytes that are no message.
 
 use hydrant_pinning::{
-    Message, Refusal, Region, Run,
+    EngineMessage, Refusal, RegionNumber, Run,
     wire::{Grant, Granted, MAX_LIST, Move, Need, Piggyback, PullDestination},
 };
 use proptest::{collection::vec, prelude::*};
@@ -34,7 +34,7 @@ fn len() -> impl Strategy<Value = u32> {
     0_u32..5000
 }
 
-fn asked() -> impl Strategy<Value = Message> {
+fn asked() -> impl Strategy<Value = EngineMessage> {
     let need = (run(), any::<u64>(), any::<u64>()).prop_map(|(preferred, skip, count)| {
         let first = preferred.first + skip % preferred.count;
         let count = 1 + count % (preferred.end() - first);
@@ -48,9 +48,9 @@ fn asked() -> impl Strategy<Value = Message> {
     let flags = any::<(u64, u64, bool, bool, u64)>();
     (flags, runs(), vec(need, 0..=MAX_LIST), piggyback).prop_map(
         |((id, region, write, hold, borrow), releases, needs, piggyback)| {
-            Message::Move(Move {
+            EngineMessage::Move(Move {
                 id,
-                region: Region(region),
+                region: RegionNumber(region),
                 write,
                 hold,
                 borrow,
@@ -62,7 +62,7 @@ fn asked() -> impl Strategy<Value = Message> {
     )
 }
 
-fn granted() -> impl Strategy<Value = Message> {
+fn granted() -> impl Strategy<Value = EngineMessage> {
     let grant = (run(), any::<u64>(), any::<bool>());
     let grant = grant.prop_map(|(run, key, writable)| Grant { run, key, writable });
     let piggyback = prop::option::of(prop_oneof![len().prop_map(Ok), refusal().prop_map(Err)]);
@@ -73,7 +73,7 @@ fn granted() -> impl Strategy<Value = Message> {
         piggyback,
     )
         .prop_map(|((id, last, lent), grants, refused, piggyback)| {
-            Message::Granted(Granted {
+            EngineMessage::Granted(Granted {
                 id,
                 last,
                 lent,
@@ -84,37 +84,37 @@ fn granted() -> impl Strategy<Value = Message> {
         })
 }
 
-fn message() -> impl Strategy<Value = Message> {
-    let region = || any::<u64>().prop_map(Region);
+fn message() -> impl Strategy<Value = EngineMessage> {
+    let region = || any::<u64>().prop_map(RegionNumber);
     let chunk = || (any::<u64>(), region(), any::<u64>(), len());
     let place =
         any::<(u64, u64, u64)>().prop_map(|(key, addr, len)| PullDestination { key, addr, len });
     prop_oneof![
         asked(),
         granted(),
-        (runs(), any::<bool>()).prop_map(|(runs, unpin)| Message::Release { runs, unpin }),
-        chunk().prop_map(|(id, region, to, len)| Message::Put {
+        (runs(), any::<bool>()).prop_map(|(runs, unpin)| EngineMessage::Release { runs, unpin }),
+        chunk().prop_map(|(id, region, to, len)| EngineMessage::Put {
             id,
             region,
             to,
             len
         }),
-        chunk().prop_map(|(id, region, from, len)| Message::Get {
+        chunk().prop_map(|(id, region, from, len)| EngineMessage::Get {
             id,
             region,
             from,
             len
         }),
-        (any::<u64>(), refused()).prop_map(|(id, refused)| Message::Stored { id, refused }),
+        (any::<u64>(), refused()).prop_map(|(id, refused)| EngineMessage::Stored { id, refused }),
         (any::<u64>(), refused(), any::<bool>()).prop_map(|(id, refused, registered)| {
-            Message::Pulled {
+            EngineMessage::Pulled {
                 id,
                 refused,
                 registered,
             }
         }),
         (any::<u64>(), refused(), len(), any::<u8>()).prop_map(|(id, refused, len, room)| {
-            Message::Fetched {
+            EngineMessage::Fetched {
                 id,
                 refused,
                 len,
@@ -127,27 +127,24 @@ fn message() -> impl Strategy<Value = Message> {
             any::<u64>(),
             vec(place, 0..=MAX_LIST)
         )
-            .prop_map(|(id, region, from, to)| Message::Pull {
+            .prop_map(|(id, region, from, to)| EngineMessage::Pull {
                 id,
                 region,
                 from,
                 to
             }),
-        (region(), any::<u64>(), any::<u64>()).prop_map(|(region, from, len)| Message::Ahead {
-            region,
-            from,
-            len
-        }),
-        any::<u64>().prop_map(|count| Message::Recall { count }),
-        (any::<u64>(), run()).prop_map(|(id, run)| Message::Revoke { id, run }),
-        (any::<u64>(), runs()).prop_map(|(id, runs)| Message::Revoked { id, runs }),
+        (region(), any::<u64>(), any::<u64>())
+            .prop_map(|(region, from, len)| EngineMessage::Ahead { region, from, len }),
+        any::<u64>().prop_map(|count| EngineMessage::Recall { count }),
+        (any::<u64>(), run()).prop_map(|(id, run)| EngineMessage::Revoke { id, run }),
+        (any::<u64>(), runs()).prop_map(|(id, runs)| EngineMessage::Revoked { id, runs }),
     ]
 }
 
-fn bytes_of(message: &Message) -> Vec<u8> {
+fn bytes_of(message: &EngineMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
-    assert!(bytes.len() <= Message::MAX_BYTES);
+    assert!(bytes.len() <= EngineMessage::MAX_BYTES);
     let data = message.data() as usize;
     bytes.extend((0..data).map(|at| at as u8));
     bytes
@@ -159,7 +156,7 @@ proptest! {
     #[test]
     fn a_message_comes_back_as_it_was(message in message()) {
         let bytes = bytes_of(&message);
-        let (back, data) = Message::decode(&bytes).expect("it was encoded");
+        let (back, data) = EngineMessage::decode(&bytes).expect("it was encoded");
         prop_assert_eq!(&back, &message);
         prop_assert_eq!(data.len() as u64, message.data());
     }
@@ -168,14 +165,14 @@ proptest! {
     fn a_message_that_is_cut_or_has_more_is_none(message in message(), at in any::<usize>()) {
         let mut bytes = bytes_of(&message);
         let cut = at % bytes.len();
-        prop_assert!(Message::decode(&bytes[..cut]).is_err());
+        prop_assert!(EngineMessage::decode(&bytes[..cut]).is_err());
         bytes.push(0);
-        prop_assert!(Message::decode(&bytes).is_err());
+        prop_assert!(EngineMessage::decode(&bytes).is_err());
     }
 
     #[test]
     fn any_bytes_are_a_message_or_are_not(bytes in vec(any::<u8>(), 0..2000)) {
-        if let Ok((message, data)) = Message::decode(&bytes) {
+        if let Ok((message, data)) = EngineMessage::decode(&bytes) {
             let mut again = Vec::new();
             message.encode(&mut again);
             again.extend_from_slice(data);
@@ -193,7 +190,7 @@ proptest! {
             let at = at % bytes.len();
             bytes[at] ^= 1 << bit;
         }
-        if let Ok((message, data)) = Message::decode(&bytes) {
+        if let Ok((message, data)) = EngineMessage::decode(&bytes) {
             let mut again = Vec::new();
             message.encode(&mut again);
             again.extend_from_slice(data);

@@ -5,10 +5,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use hydrant_conduit::{Caps, Cost, Error, Rank, Registration, Standings};
+use hydrant_conduit::{Caps, Cost, Error, Rank, RegistrationCaps, Standings};
 
 use crate::{
-    Options, Profile, Sim, World,
+    Profile, Sim, SimOptions, World,
     event::SimEvent,
     memory::{PAGE, Segment},
     state::{SimShared, SimState},
@@ -25,7 +25,7 @@ impl World {
     /// # Errors
     /// [`Error::System`] if the segments cannot be mapped; [`Error::Unreachable`] for a job of
     /// no ranks, or a fault that no run can have.
-    pub fn new(profile: Profile, ranks: u32, options: Options) -> Result<Arc<Self>, Error> {
+    pub fn new(profile: Profile, ranks: u32, options: SimOptions) -> Result<Arc<Self>, Error> {
         static WORLDS: AtomicU64 = AtomicU64::new(1);
         let faults = &options.faults;
         let named = (faults.deaths.iter().map(|(rank, _)| *rank))
@@ -101,7 +101,7 @@ fn caps(profile: &Profile, segment: usize) -> Caps {
     let long = 1 << 20;
     Caps {
         name: "sim",
-        registration: Some(Registration {
+        registration: Some(RegistrationCaps {
             page: PAGE,
             register: Cost {
                 per_op_ns: costs.register_op.as_ns(),

@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
-    Access, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Operation,
+    Access, AccessKind, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message,
     OwnedMessage, Permission, Posted, Rank, Segments, Sent, Sink, Sleep, Sleeper, Standing, Ticket,
     WakeWord, Window,
 };
@@ -269,12 +269,12 @@ unsafe impl Conduit for Sim {
     }
 
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
-        match access.operation {
+        match access.kind {
             // SAFETY: the caller's contract is the same as that of `put`.
-            Operation::Put => unsafe { self.put(access) },
+            AccessKind::Put => unsafe { self.put(access) },
             // SAFETY: the caller's contract is the same as that of `get`.
-            Operation::Get => unsafe { self.get(access) },
-            Operation::Atomic(_) => Err(self.world.fixed.caps.no_atomics()),
+            AccessKind::Get => unsafe { self.get(access) },
+            AccessKind::Atomic(_) => Err(self.world.fixed.caps.no_atomics()),
         }
     }
 

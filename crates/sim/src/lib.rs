@@ -80,7 +80,7 @@ mod world;
 use hydrant_conduit::memory;
 
 pub use conduit::Sim;
-pub use options::{Died, Faults, Options, Statistics};
+pub use options::{Died, Faults, SimOptions, Statistics};
 pub use profile::{
     Attentiveness, HostProfile, LinkProfile, MessageProfile, NicProfile, Profile, ProfileError,
     RegistrationProfile,

@@ -6,7 +6,7 @@ use hydrant_conduit::Rank;
 
 /// How a world is set up.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct SimOptions {
     /// Bytes of the segment of each rank: address space that becomes memory when touched.
     pub segment: usize,
     /// The seed of all random numbers.
@@ -15,7 +15,7 @@ pub struct Options {
     pub faults: Faults,
 }
 
-impl Default for Options {
+impl Default for SimOptions {
     fn default() -> Self {
         Self {
             segment: 64 << 20,

@@ -4,7 +4,7 @@
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use hydrant_conduit::{Conduit, Rank, conformance::Fixture};
-use hydrant_sim::{Faults, Options, Profile, World};
+use hydrant_sim::{Faults, Profile, SimOptions, World};
 
 struct SimNetwork {
     profile: &'static str,
@@ -14,10 +14,10 @@ struct SimNetwork {
 impl Fixture for SimNetwork {
     fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>> {
         let profile = Profile::named(self.profile).expect("a shipped profile");
-        let options = Options {
+        let options = SimOptions {
             segment: 16 << 20,
             faults: self.faults.clone(),
-            ..Options::default()
+            ..SimOptions::default()
         };
         let world = World::new(profile, ranks, options).expect("memory for a test");
         (0..ranks)

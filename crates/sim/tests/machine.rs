@@ -668,12 +668,12 @@ fn operations_begun_before_leaving_complete() {
 
 #[test]
 fn impossible_worlds_are_refused() {
-    use hydrant_sim::{Options, World};
+    use hydrant_sim::{SimOptions, World};
     let with = |ranks, faults| {
         let profile = Profile::named("ideal").unwrap();
-        let options = Options {
+        let options = SimOptions {
             faults,
-            ..Options::default()
+            ..SimOptions::default()
         };
         World::new(profile, ranks, options).unwrap_err().to_string()
     };

@@ -27,7 +27,7 @@ use crate::{
 
 /// The settings of the conduit.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct SmpOptions {
     /// Bytes of each rank's segment. They are address space; memory follows use.
     pub segment: usize,
     /// The number of messages that a ring holds, rounded up to a power of two.
@@ -44,7 +44,7 @@ pub struct Options {
     pub timeout: Duration,
 }
 
-impl Default for Options {
+impl Default for SmpOptions {
     fn default() -> Self {
         Self {
             segment: 1 << 30,
@@ -100,7 +100,7 @@ const MAX_RANKS: u32 = 4096;
 /// # Errors
 /// [`Error::Unreachable`] if a rank is on another host or does not join in time;
 /// [`Error::PeerLost`] if a rank ends before it has joined.
-pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Smp, Error> {
+pub fn attach(bootstrap: &mut dyn Bootstrap, options: &SmpOptions) -> Result<Smp, Error> {
     join(bootstrap, options, Extra::default(), 0, |_| Ok(())).map(|(smp, ())| smp)
 }
 
@@ -112,7 +112,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Smp, E
 /// areas.
 pub fn join<T>(
     bootstrap: &mut dyn Bootstrap,
-    options: &Options,
+    options: &SmpOptions,
     extra: Extra,
     descriptors: u64,
     prepare: impl FnOnce(&Areas<'_>) -> Result<T, Error>,
@@ -156,7 +156,7 @@ pub fn join<T>(
 /// Makes the file and hands it out, on rank 0.
 fn host(
     bootstrap: &mut dyn Bootstrap,
-    options: &Options,
+    options: &SmpOptions,
     extra: Extra,
 ) -> Result<(FileShape, OwnedFd), Error> {
     let (payload, message) = payload_of_ring(options.payload, bootstrap.size());
@@ -180,7 +180,10 @@ fn host(
 }
 
 /// Fetches the file, on the other ranks.
-fn visit(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(FileShape, OwnedFd), Error> {
+fn visit(
+    bootstrap: &mut dyn Bootstrap,
+    options: &SmpOptions,
+) -> Result<(FileShape, OwnedFd), Error> {
     put_host(bootstrap)?;
     fence(bootstrap)?;
     let first = check_hosts(bootstrap, 0..1)?;

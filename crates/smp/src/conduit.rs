@@ -11,8 +11,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Backoff, Caps, Clock, Conduit, Delivery, Error, Footprint, FreePlaces, Key, Membership,
-    Message, Operation, Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper,
+    Access, AccessKind, Backoff, Caps, Clock, Conduit, Delivery, Error, Footprint, FreePlaces, Key,
+    Membership, Message, Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper,
     Standing, WakeWord, Window,
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -202,10 +202,10 @@ unsafe impl Conduit for Smp {
 
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
         let (peer, local, len) = (access.peer, access.local.addr, access.len);
-        let way = match access.operation {
-            Operation::Put => CopyDirection::Out,
-            Operation::Get => CopyDirection::In,
-            Operation::Atomic(_) => return Err(self.shared.caps.no_atomics()),
+        let way = match access.kind {
+            AccessKind::Put => CopyDirection::Out,
+            AccessKind::Get => CopyDirection::In,
+            AccessKind::Atomic(_) => return Err(self.shared.caps.no_atomics()),
         };
         // SAFETY: `post` has the same conditions; `CopyDirection::Out` only reads `local`.
         unsafe { self.access(peer, way, local, access.remote, len) }

@@ -393,7 +393,7 @@ pub(crate) mod tests {
     use hydrant_conduit::{Conduit, Membership, Sent, Sleep, Sleeper, Standing, Ticket};
 
     use super::*;
-    use crate::{Options, Smp, attach};
+    use crate::{Smp, SmpOptions, attach};
 
     /// The messages that a poll delivered.
     #[derive(Default)]
@@ -417,9 +417,9 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn start(ranks: u32) -> Vec<Smp> {
-        let options = Options {
+        let options = SmpOptions {
             segment: 1 << 20,
-            ..Options::default()
+            ..SmpOptions::default()
         };
         thread::scope(|scope| {
             let ranks: Vec<_> = (hydrant_launch::local(ranks).into_iter())

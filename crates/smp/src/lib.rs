@@ -65,7 +65,7 @@ mod wake_word;
 mod watch;
 
 #[cfg(not(loom))]
-pub use attach::{DEFAULT_EXTENTS, Options, attach};
+pub use attach::{DEFAULT_EXTENTS, SmpOptions, attach};
 #[cfg(not(loom))]
 pub use conduit::Smp;
 #[cfg(not(loom))]

@@ -13,7 +13,7 @@ use std::{
 
 use hydrant_conduit::{
     Error, Window,
-    memory::{Stores, group_room},
+    memory::{StoreTimes, group_room},
 };
 use parking_lot::{Mutex, MutexGuard};
 use rustix::{
@@ -345,7 +345,7 @@ pub(crate) struct MappedRing {
     consumed: NonNull<Consumed>,
     payload: Window,
     /// The measured costs of copies into the payload.
-    stores: Stores,
+    stores: StoreTimes,
     _keep: Arc<SharedMapping>,
 }
 
@@ -362,7 +362,7 @@ impl MappedRing {
             slots: NonNull::from(mapping.table::<RingSlot>(slots, shape.slots as usize)),
             consumed: NonNull::from(&mapping.table::<Consumed>(consumed, 1)[0]),
             payload: mapping.window(payload, shape.payload as usize),
-            stores: Stores::default(),
+            stores: StoreTimes::default(),
             _keep: Arc::clone(mapping),
         }
     }

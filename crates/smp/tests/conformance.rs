@@ -7,10 +7,10 @@ use hydrant_conduit::{
     Conduit, Rank,
     conformance::{self, Fixture},
 };
-use hydrant_smp::{Foreign, Options, attach};
+use hydrant_smp::{Foreign, SmpOptions, attach};
 use hydrant_testing::ranks;
 
-struct Smp(Options);
+struct Smp(SmpOptions);
 
 impl Fixture for Smp {
     fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>> {
@@ -30,16 +30,16 @@ impl Fixture for Smp {
 }
 
 fn main() -> ExitCode {
-    let kernel = Options {
+    let kernel = SmpOptions {
         segment: 64 << 20,
         foreign: Foreign::ProcessVm,
-        ..Options::default()
+        ..SmpOptions::default()
     };
-    let messages = Options {
+    let messages = SmpOptions {
         foreign: Foreign::Messages,
         ..kernel.clone()
     };
-    let tiny = Options {
+    let tiny = SmpOptions {
         slots: 8,
         payload: Some(1 << 10),
         extents: 16,

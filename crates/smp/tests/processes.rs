@@ -12,7 +12,7 @@ use hydrant_conduit::{
     Sleeper, Standing, Window, conformance::Log,
 };
 use hydrant_launch::Bootstrap;
-use hydrant_smp::{Foreign, Options, attach};
+use hydrant_smp::{Foreign, SmpOptions, attach};
 use hydrant_testing::{
     HANG,
     family::{Child, Family, Hooked, orderly},
@@ -37,11 +37,11 @@ fn main() -> ExitCode {
             "copy_by_messages" => Foreign::Messages,
             _ => Foreign::Auto,
         };
-        let options = Options {
+        let options = SmpOptions {
             segment: 16 << 20,
             foreign,
             timeout: HANG,
-            ..Options::default()
+            ..SmpOptions::default()
         };
         let conduit = attach(&mut child, &options).expect("ranks of one host");
         match role.as_str() {
@@ -110,9 +110,9 @@ fn early(role: &str, victim: usize) {
 /// Ends between the fence before the join and the join, or sees the peer do so.
 fn dies_early(child: &mut Child, victim: Rank) -> ExitCode {
     let me = Rank(child.rank());
-    let options = Options {
+    let options = SmpOptions {
         timeout: NEVER,
-        ..Options::default()
+        ..SmpOptions::default()
     };
     let hook = |_| {
         if me == victim {
@@ -144,9 +144,9 @@ fn besieged(child: &mut Child) -> ExitCode {
             besiegers = Some(Strangers::start());
         }
     };
-    let options = Options {
+    let options = SmpOptions {
         timeout: NEVER,
-        ..Options::default()
+        ..SmpOptions::default()
     };
     let mut job = Hooked {
         child,

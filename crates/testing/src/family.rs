@@ -27,13 +27,13 @@ static STARTED: AtomicU32 = AtomicU32::new(0);
 
 /// The launcher's side of a job. Dropping it kills ranks that are still alive.
 pub struct Family {
-    ranks: Vec<RankProcess>,
+    ranks: Vec<FamilyMember>,
     /// The values put so far, as lines for all ranks.
     put: Vec<String>,
     trace: JobRemains,
 }
 
-struct RankProcess {
+struct FamilyMember {
     process: process::Child,
     input: ChildStdin,
     lines: Receiver<String>,
@@ -61,7 +61,7 @@ impl Family {
             let input = process.stdin.take().expect("piped");
             let (sender, lines) = channel();
             running::read_lines(process.stdout.take(), sender);
-            RankProcess {
+            FamilyMember {
                 process,
                 input,
                 lines,

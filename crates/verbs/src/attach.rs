@@ -6,14 +6,14 @@ use std::{io, sync::Arc};
 
 use bytemuck::Zeroable;
 use hydrant_conduit::{
-    Caps, Cost, Error, Footprint, Rank, Registration, measure,
+    Caps, Cost, Error, Footprint, Rank, RegistrationCaps, measure,
     memory::{PAGE, Segment, memlock, pinnable},
 };
 use hydrant_launch::Bootstrap;
 use rustc_hash::FxHasher;
 
 use crate::{
-    Options, Verbs,
+    Verbs, VerbsOptions,
     address::EndpointAddress,
     completions::Completions,
     connection::{SendLimits, SendPool},
@@ -48,7 +48,7 @@ const ACK_TIMEOUT_SOFTWARE: u8 = 14;
 /// # Errors
 /// [`Error::Unreachable`] if there is no RDMA here, or if ranks are not compatible;
 /// [`Error::System`].
-pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs, Error> {
+pub fn attach(bootstrap: &mut dyn Bootstrap, options: &VerbsOptions) -> Result<Verbs, Error> {
     let (rank, ranks) = (bootstrap.rank(), bootstrap.size());
     let ports = device::ports(&options.devices, options.gid_index).map_err(Error::Unreachable)?;
     let port = ports[rank as usize % ports.len()].clone();
@@ -289,7 +289,7 @@ fn host_ranks(addresses: &[EndpointAddress], rank: u32) -> u32 {
 
 /// Returns the costs and limits of registration, the same at every rank: the least limit of any
 /// rank.
-fn registration(addresses: &[EndpointAddress], parameters: &JobParameters) -> Registration {
+fn registration(addresses: &[EndpointAddress], parameters: &JobParameters) -> RegistrationCaps {
     let share = |address: &EndpointAddress| {
         let here = addresses
             .iter()
@@ -311,7 +311,7 @@ fn registration(addresses: &[EndpointAddress], parameters: &JobParameters) -> Re
         per_op_ns,
         per_page_ns,
     };
-    Registration {
+    RegistrationCaps {
         page: PAGE,
         register: cost(register_op, register_page),
         deregister: cost(deregister_op, deregister_page),

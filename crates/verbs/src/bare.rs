@@ -17,8 +17,9 @@ use bytemuck::{Pod, Zeroable};
 use hydrant_conduit::{Permission, memory::PAGE};
 
 use crate::{
-    Options,
+    VerbsOptions,
     address::EndpointAddress,
+    connection::Opcode,
     device, ffi,
     nic::{
         CompletionChannel, CompletionQueue, ConnectAttributes, MemoryRegion, Nic, NicBuffer,
@@ -67,15 +68,6 @@ struct EndAddress {
     addr: u64,
 }
 
-/// The direction of an operation on the peer's memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// Writes to the peer's memory.
-    Write,
-    /// Reads from the peer's memory.
-    Read,
-}
-
 impl Bare {
     /// The number of words of an [`address`](Self::address).
     pub const ADDRESS_WORDS: usize = size_of::<EndAddress>() / size_of::<u64>();
@@ -85,7 +77,7 @@ impl Bare {
     ///
     /// # Errors
     /// There is no RDMA device, or the device refuses a resource.
-    pub fn open(options: &Options, rank: u32, bytes: usize) -> io::Result<Self> {
+    pub fn open(options: &VerbsOptions, rank: u32, bytes: usize) -> io::Result<Self> {
         let ports = device::ports(&options.devices, options.gid_index).map_err(io::Error::other)?;
         let nic = Nic::open(ports[rank as usize % ports.len()].clone())?;
         let channel = CompletionChannel::new(&nic)?;
@@ -157,8 +149,8 @@ impl Bare {
     /// # Errors
     /// The error of the network.
     #[inline]
-    pub fn once(&mut self, direction: Direction, len: usize) -> io::Result<()> {
-        self.post(direction, 0, len)?;
+    pub fn once(&mut self, opcode: Opcode, len: usize) -> io::Result<()> {
+        self.post(opcode, 0, len)?;
         self.await_completions(1)
     }
 
@@ -168,7 +160,7 @@ impl Bare {
     ///
     /// # Errors
     /// The error of the network.
-    pub fn stream(&mut self, direction: Direction, len: usize, count: u64) -> io::Result<()> {
+    pub fn stream(&mut self, opcode: Opcode, len: usize, count: u64) -> io::Result<()> {
         let blocks = (self.half / len.max(1)).max(1) as u64;
         let mut in_flight = 0;
         for index in 0..count {
@@ -176,7 +168,7 @@ impl Bare {
                 self.await_completions(1)?;
                 in_flight -= 1;
             }
-            self.post(direction, (index % blocks) as usize * len, len)?;
+            self.post(opcode, (index % blocks) as usize * len, len)?;
             in_flight += 1;
         }
         self.await_completions(in_flight)
@@ -223,19 +215,16 @@ impl Bare {
     }
 
     #[inline]
-    fn post(&self, direction: Direction, offset: usize, len: usize) -> io::Result<()> {
+    fn post(&self, opcode: Opcode, offset: usize, len: usize) -> io::Result<()> {
         let peer = self.peer.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         if offset > self.half || len > self.half - offset {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let inline = direction == Direction::Write && len <= self.pair.inline;
+        let inline = opcode == Opcode::Write && len <= self.pair.inline;
         let mut batch = RequestBatch::new();
         batch.push(&WorkRequest {
             id: 0,
-            opcode: match direction {
-                Direction::Write => ffi::IBV_WR_RDMA_WRITE,
-                Direction::Read => ffi::IBV_WR_RDMA_READ,
-            },
+            opcode: opcode.code(),
             addr: self.memory.at(offset, len).expose_provenance() as u64,
             len: u32::try_from(len).map_err(io::Error::other)?,
             lkey: self.memory.lkey(),

@@ -13,7 +13,7 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Atomic, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Operation,
+    Access, AccessKind, Atomic, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message,
     Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord,
     Window, memory::Place as Memory,
 };
@@ -273,7 +273,7 @@ unsafe impl Conduit for Verbs {
 
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
         let (peer, remote, key) = (access.peer, access.remote, access.local.key);
-        if let Operation::Atomic(operation) = access.operation {
+        if let AccessKind::Atomic(operation) = access.kind {
             let was = access.local.addr.cast();
             // SAFETY: the caller's condition 1.
             return unsafe { self.atomic(peer, remote, operation, was) };
@@ -282,8 +282,8 @@ unsafe impl Conduit for Verbs {
         // SAFETY: the caller's condition 1: a put only reads the memory, and for a get nobody else
         // uses it until the operation is complete.
         let memory = unsafe { Memory::new(addr as u64, len as u64) };
-        let opcode = match access.operation {
-            Operation::Put => Opcode::Write,
+        let opcode = match access.kind {
+            AccessKind::Put => Opcode::Write,
             _ => Opcode::Read,
         };
         if access.waits {

@@ -62,9 +62,10 @@ mod slots;
 mod table;
 
 pub use attach::attach;
-pub use bare::{Bare, Direction};
+pub use bare::Bare;
 pub use conduit::Verbs;
+pub use connection::Opcode;
 pub use device::{Port, ports};
 pub use library::SYSTEM_LIBRARY;
-pub use options::Options;
+pub use options::VerbsOptions;
 pub use probe::probe;

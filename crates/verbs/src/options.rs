@@ -8,7 +8,7 @@ use crate::message::MAX_ARGS_BYTES;
 
 /// The options of the conduit.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct VerbsOptions {
     /// Bytes of the segment of each rank. This is address space; pages become memory when touched.
     pub segment: usize,
     /// Devices, or ports as `device:port`, separated by commas; empty for any.
@@ -31,7 +31,7 @@ pub struct Options {
     pub peer_timeout: Option<Duration>,
 }
 
-impl Options {
+impl VerbsOptions {
     /// Bytes of the slot of one message.
     pub(crate) fn slot(&self) -> usize {
         (MAX_ARGS_BYTES + self.payload).next_multiple_of(64)
@@ -44,7 +44,7 @@ impl Options {
     }
 }
 
-impl Default for Options {
+impl Default for VerbsOptions {
     fn default() -> Self {
         Self {
             segment: 1 << 30,

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Instant};
 use hydrant_conduit::{Cost, Error, Permission, measure};
 
 use crate::{
-    Options, device,
+    VerbsOptions, device,
     memlock::memlock_error,
     nic::{MemoryRegion, Nic},
 };
@@ -16,7 +16,7 @@ use crate::{
 ///
 /// # Errors
 /// [`Error::Unreachable`] if there is no port; [`Error::System`].
-pub fn probe(options: &Options) -> Result<[Cost; 2], Error> {
+pub fn probe(options: &VerbsOptions) -> Result<[Cost; 2], Error> {
     let ports = device::ports(&options.devices, options.gid_index).map_err(Error::Unreachable)?;
     let opened = Nic::open(ports[0].clone());
     costs(&opened.map_err(|cause| Error::system("opening a device", cause))?)

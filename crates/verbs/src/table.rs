@@ -30,14 +30,14 @@ pub(crate) const MAX_EXTENTS: usize = 1 << INDEX_BITS;
 
 /// A registered extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RegisteredExtent {
+pub(crate) struct LocalExtent {
     pub(crate) start: u64,
     pub(crate) len: u64,
     pub(crate) lkey: u32,
     pub(crate) writable: bool,
 }
 
-impl RegisteredExtent {
+impl LocalExtent {
     /// Returns whether an access stays within the extent.
     pub(crate) fn covers(&self, addr: u64, len: u64) -> bool {
         addr >= self.start && len <= self.len && addr - self.start <= self.len - len
@@ -88,12 +88,12 @@ impl ExtentTable {
 
     /// Returns the extent of a key.
     #[inline]
-    pub(crate) fn find(&self, key: Key) -> Option<RegisteredExtent> {
+    pub(crate) fn find(&self, key: Key) -> Option<LocalExtent> {
         let entry = self.entry(index_in(key))?;
         if key.0 == 0 || entry.key.load(Acquire) != key.0 {
             return None;
         }
-        let extent = RegisteredExtent {
+        let extent = LocalExtent {
             start: entry.start.load(Acquire),
             len: entry.len.load(Acquire),
             lkey: entry.lkey.load(Acquire),
@@ -107,7 +107,7 @@ impl ExtentTable {
     pub(crate) fn with_extent<R>(
         &self,
         key: Key,
-        work: impl FnOnce(RegisteredExtent) -> R,
+        work: impl FnOnce(LocalExtent) -> R,
     ) -> Option<R> {
         let entry = self.entry(index_in(key))?;
         let _region = entry.region.lock();
@@ -115,7 +115,7 @@ impl ExtentTable {
     }
 
     /// Returns the extent of a key that peers may hold.
-    pub(crate) fn find_remote(&self, key: Key) -> Option<RegisteredExtent> {
+    pub(crate) fn find_remote(&self, key: Key) -> Option<LocalExtent> {
         rkey_in(key)?;
         self.find(key)
     }
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn an_extent_covers_the_ranges_within_it() {
-        let extent = RegisteredExtent {
+        let extent = LocalExtent {
             start: 100,
             len: 50,
             lkey: 0,

@@ -2,7 +2,7 @@
 
 use std::{io, thread};
 
-use hydrant_verbs::{Bare, Direction, Options, ports};
+use hydrant_verbs::{Bare, Opcode, VerbsOptions, ports};
 
 /// Opens two ends and connects them.
 fn pair(bytes: usize) -> Option<[Bare; 2]> {
@@ -10,7 +10,7 @@ fn pair(bytes: usize) -> Option<[Bare; 2]> {
         println!("left out: {why}");
         return None;
     }
-    let open = || Bare::open(&Options::default(), 0, bytes).expect("an RDMA device");
+    let open = || Bare::open(&VerbsOptions::default(), 0, bytes).expect("an RDMA device");
     let mut ends = [open(), open()];
     let [one, other] = ends.each_ref().map(Bare::address);
     ends[0].connect(other).expect("a peer");
@@ -24,13 +24,13 @@ fn operations_complete_one_by_one_and_in_streams() {
         return;
     };
     assert_eq!(here.registered_bytes() % 4096, 0);
-    for direction in [Direction::Write, Direction::Read] {
+    for opcode in [Opcode::Write, Opcode::Read] {
         for len in [1, 8, 4096, 1 << 20] {
-            here.once(direction, len).expect("a completion");
+            here.once(opcode, len).expect("a completion");
         }
-        here.stream(direction, 64 << 10, 100).expect("completions");
+        here.stream(opcode, 64 << 10, 100).expect("completions");
     }
-    let beyond = here.once(Direction::Write, (1 << 20) + 1);
+    let beyond = here.once(Opcode::Write, (1 << 20) + 1);
     assert_eq!(beyond.unwrap_err().kind(), io::ErrorKind::InvalidInput);
     drop(there);
 }
@@ -52,8 +52,8 @@ fn an_end_that_is_not_connected_says_so() {
     if ports("", None).is_err() {
         return;
     }
-    let mut alone = Bare::open(&Options::default(), 0, 4096).expect("an RDMA device");
-    let outcome = alone.once(Direction::Read, 8);
+    let mut alone = Bare::open(&VerbsOptions::default(), 0, 4096).expect("an RDMA device");
+    let outcome = alone.once(Opcode::Read, 8);
     assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::NotConnected);
     (alone.register(&mut [0; 8192])).expect("a registration");
 }

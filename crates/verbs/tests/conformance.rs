@@ -9,9 +9,9 @@ use hydrant_conduit::{
     conformance::{self, Fixture},
 };
 use hydrant_testing::ranks;
-use hydrant_verbs::{Options, attach, ports};
+use hydrant_verbs::{VerbsOptions, attach, ports};
 
-struct VerbsFixture(Options);
+struct VerbsFixture(VerbsOptions);
 
 impl Fixture for VerbsFixture {
     fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>> {
@@ -39,12 +39,12 @@ fn main() -> ExitCode {
     if let Err(why) = ports("", None) {
         return conformance::ignored(&["plain", "tiny"], &why);
     }
-    let plain = Options {
+    let plain = VerbsOptions {
         segment: 16 << 20,
         extents: 4096,
-        ..Options::default()
+        ..VerbsOptions::default()
     };
-    let tiny = Options {
+    let tiny = VerbsOptions {
         payload: 64,
         window: 2,
         sends: 4,

@@ -9,7 +9,7 @@ use hydrant::{
 };
 use hydrant_base::Random;
 
-use super::{ReproduceError, Scope};
+use super::{ExperimentInputs, ReproduceError};
 
 /// The page size of all simulated machines.
 pub(crate) const PAGE: usize = 4096;
@@ -127,8 +127,8 @@ pub(crate) fn write_lifted_profiles(out: &Path) -> std::result::Result<(), Repro
 }
 
 /// The profile of a machine without these limits.
-pub(crate) fn lifted(scope: &Scope<'_>, machine: &str) -> String {
-    lifted_path(scope.out, machine).display().to_string()
+pub(crate) fn lifted(inputs: &ExperimentInputs<'_>, machine: &str) -> String {
+    lifted_path(inputs.out, machine).display().to_string()
 }
 
 fn lifted_path(out: &Path, machine: &str) -> PathBuf {

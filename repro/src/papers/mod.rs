@@ -153,22 +153,24 @@ pub(crate) enum ReproduceError {
     Print(#[source] io::Error),
 }
 
+type PaperResult<T> = std::result::Result<T, ReproduceError>;
+
 /// An experiment: its name while it runs, and its function.
 struct Experiment {
     id: &'static str,
     which: Experiments,
-    run: fn(&Scope<'_>) -> Result<Part, ReproduceError>,
+    run: fn(&ExperimentInputs<'_>) -> Result<Part, ReproduceError>,
 }
 
 /// The inputs of an experiment.
-struct Scope<'a> {
+struct ExperimentInputs<'a> {
     quick: bool,
     out: &'a Path,
     traces: &'a Traces,
     bar: &'a runner::Bar,
 }
 
-impl Scope<'_> {
+impl ExperimentInputs<'_> {
     /// The full or the quick value, as time allows.
     fn pick<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }

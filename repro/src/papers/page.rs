@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::ReproduceError;
 use super::part::{Cell, Criterion, Part, Sheet};
 use super::published::{self, Paper};
-use super::runner::Outcome;
+use super::runner::FinishedExperiment;
 
 const STYLE: &str = "
 body { font: 16px/1.5 system-ui, sans-serif; color: #282828; background: #fff; max-width: 1120px; margin: 0 auto; padding: 24px; }
@@ -30,7 +30,7 @@ a { color: #0072b2; }
 pub(crate) fn write(
     out: &Path,
     quick: bool,
-    outcomes: &[Outcome],
+    outcomes: &[FinishedExperiment],
 ) -> Result<PathBuf, ReproduceError> {
     let papers = published::papers()?;
     let mut body = String::new();
@@ -68,7 +68,7 @@ pub(crate) fn write(
     Ok(path)
 }
 
-fn head(quick: bool, outcomes: &[Outcome]) -> String {
+fn head(quick: bool, outcomes: &[FinishedExperiment]) -> String {
     let mut text = String::from("<h1>The papers' experiments, reproduced</h1>\n");
     text += "<p>Hydrant ran the experiments of four papers on their machines in virtual time: the \
              same library as on a real network, over a simulated NIC, link and host with the \

@@ -288,7 +288,7 @@ mod tests {
     fn series_become_columns() {
         let series = |name: &str, points: &[(f64, f64)]| plot::Series {
             name: name.to_owned(),
-            kind: plot::Kind::Ours,
+            kind: plot::SeriesKind::Ours,
             colour: 0,
             points: points.to_vec(),
         };

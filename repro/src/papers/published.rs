@@ -13,12 +13,12 @@ use super::ReproduceError;
 pub(crate) struct Paper {
     /// The authors, the year and the title.
     pub(crate) name: String,
-    figures: BTreeMap<String, Figure>,
+    figures: BTreeMap<String, PublishedValue>,
 }
 
 impl Paper {
     /// Its figures, by name.
-    pub(crate) fn figures(&self) -> impl Iterator<Item = (&String, &Figure)> {
+    pub(crate) fn figures(&self) -> impl Iterator<Item = (&String, &PublishedValue)> {
         self.figures.iter()
     }
 }
@@ -26,7 +26,7 @@ impl Paper {
 /// A figure of a paper.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Figure {
+pub(crate) struct PublishedValue {
     /// The value.
     pub(crate) value: f64,
     /// The unit: `us`, `MB/s`; empty for a count.
@@ -47,7 +47,7 @@ pub(crate) fn papers() -> Result<&'static BTreeMap<String, Paper>, ReproduceErro
 }
 
 /// A figure, by paper and name.
-pub(crate) fn figure(paper: &str, name: &str) -> Result<&'static Figure, ReproduceError> {
+pub(crate) fn figure(paper: &str, name: &str) -> Result<&'static PublishedValue, ReproduceError> {
     (papers()?.get(paper))
         .and_then(|paper| paper.figures.get(name))
         .ok_or_else(|| ReproduceError::Papers(format!("there is no figure {paper}.{name}")))
@@ -58,7 +58,7 @@ pub(crate) fn value(paper: &str, name: &str) -> Result<f64, ReproduceError> {
     figure(paper, name).map(|figure| figure.value)
 }
 
-impl Figure {
+impl PublishedValue {
     /// The value with its unit, for a reader.
     pub(crate) fn words(&self) -> String {
         format!(

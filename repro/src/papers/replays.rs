@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hydrant::{ConduitKind, JobBuilder, MessageProtocol, Settings, Strategy};
 
-use super::{ReproduceError, Scope};
+use super::{ExperimentInputs, ReproduceError};
 use crate::replay::{self, EAGER, How, Played, ReplayError, ReplayRow, Script};
 use hydrant_foresight::trace::Trace;
 
@@ -45,11 +45,11 @@ impl Replay {
     /// Runs the replay.
     pub(super) fn run(
         &self,
-        scope: &Scope<'_>,
+        inputs: &ExperimentInputs<'_>,
         name: &str,
         script: &Script,
     ) -> Result<Replayed, ReproduceError> {
-        scope.doing(format!("{name}: {}", self.strategy));
+        inputs.doing(format!("{name}: {}", self.strategy));
         let mut settings = Settings::new();
         settings.messages_eager = self.eager;
         let builder = JobBuilder::with(settings)

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use super::part::Part;
 use super::traces::Traces;
-use super::{EXPERIMENTS, Experiment, ReproduceError, Scope};
+use super::{EXPERIMENTS, Experiment, ExperimentInputs, ReproduceError};
 
 /// The outcome of an experiment.
-pub(crate) struct Outcome {
+pub(crate) struct FinishedExperiment {
     /// The name of the experiment.
     pub(crate) id: &'static str,
     /// The result.
@@ -49,7 +49,7 @@ pub(crate) fn run(
     quick: bool,
     out: &Path,
     traces: &Traces,
-) -> Vec<Outcome> {
+) -> Vec<FinishedExperiment> {
     let bar = Bar::new(wanted.len());
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let threads = thread::available_parallelism().map_or(1, usize::from);
@@ -58,13 +58,13 @@ pub(crate) fn run(
             scope.spawn(|| {
                 while let Some(experiment) = wanted.get(next.fetch_add(1, Relaxed)) {
                     let begin = Instant::now();
-                    let part = (experiment.run)(&Scope {
+                    let part = (experiment.run)(&ExperimentInputs {
                         quick,
                         out,
                         traces,
                         bar: &bar,
                     });
-                    let outcome = Outcome {
+                    let outcome = FinishedExperiment {
                         id: experiment.id,
                         part,
                         took: begin.elapsed(),

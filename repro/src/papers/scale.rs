@@ -7,8 +7,8 @@ use hydrant_sim::scale::{self, ScaleOutcome, ScaleSetup, Traffic};
 
 use super::job::micros;
 use super::part::{Cell, Part, Picture, Sheet};
-use super::{ReproduceError, Scope};
-use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
+use super::{ExperimentInputs, ReproduceError};
+use hydrant_report::plot::{self, Figure, Panel, Series, SeriesKind};
 use hydrant_report::units;
 
 const MACHINE: &str = "myrinet-gm";
@@ -43,7 +43,7 @@ const COLUMNS: [&str; 13] = [
 ];
 
 fn one(
-    scope: &Scope<'_>,
+    inputs: &ExperimentInputs<'_>,
     profile: &Profile,
     traffic: Traffic,
     ranks: u32,
@@ -63,7 +63,7 @@ fn one(
     let outcome = scale::run(profile, &setup, &mut |part| {
         if begin.elapsed() > reported + Duration::from_millis(500) {
             reported = begin.elapsed();
-            scope.doing(format!(
+            inputs.doing(format!(
                 "{traffic}, {ranks} ranks, {name}: {:.0} %",
                 part * 100.0
             ));
@@ -92,11 +92,11 @@ fn row(sheet: &mut Sheet, setup: &ScaleSetup, mode: &str, outcome: &ScaleOutcome
 }
 
 /// Hot spots, from 16 to 10,000 ranks.
-pub(super) fn hot_spot(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
+pub(super) fn hot_spot(inputs: &ExperimentInputs<'_>) -> Result<Part, ReproduceError> {
     let profile = Profile::named(MACHINE)?;
-    let sizes: &[u32] = scope.pick(&[16, 64, 256, 1024, 4096, 10_000], &[16, 128, 1024]);
+    let sizes: &[u32] = inputs.pick(&[16, 64, 256, 1024, 4096, 10_000], &[16, 128, 1024]);
     // A quick run has fewer ranks, so M must be smaller to be short.
-    let m = scope.pick(400_u64, 100);
+    let m = inputs.pick(400_u64, 100);
     let short = (m << 20) / 4096 / PAGES + 1;
     let mut part = Part::new(
         "scale-hot-spot",
@@ -116,15 +116,15 @@ pub(super) fn hot_spot(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
     for (colour, mode) in [MODES[0], MODES[2]].into_iter().enumerate() {
         let mut points: [Vec<(f64, f64)>; 2] = Default::default();
         for &ranks in sizes {
-            scope.doing(format!("hot spot, {ranks} ranks, {}", mode.0));
+            inputs.doing(format!("hot spot, {ranks} ranks, {}", mode.0));
             let mut setup = ScaleSetup::new(ranks, Traffic::HotSpot);
             setup.area = PAGES * 4096;
             setup.m = m << 20;
             setup.maxvictim = setup.m / 8;
-            setup.puts = scope.pick(96, 32);
-            setup.warm_up = scope.pick(192, 128);
+            setup.puts = inputs.pick(96, 32);
+            setup.warm_up = inputs.pick(192, 128);
             let outcome = one(
-                scope,
+                inputs,
                 &profile,
                 Traffic::HotSpot,
                 ranks,
@@ -141,7 +141,7 @@ pub(super) fn hot_spot(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
         for (of, points) in series.iter_mut().zip(points) {
             of.push(Series {
                 name: mode.0.to_owned(),
-                kind: Kind::Ours,
+                kind: SeriesKind::Ours,
                 colour,
                 points,
             });
@@ -213,9 +213,9 @@ pub(super) fn hot_spot(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
 }
 
 /// Every kind of traffic with every kind of sharing.
-pub(super) fn traffic(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
+pub(super) fn traffic(inputs: &ExperimentInputs<'_>) -> Result<Part, ReproduceError> {
     let profile = Profile::named(MACHINE)?;
-    let ranks = scope.pick(1024, 128);
+    let ranks = inputs.pick(1024, 128);
     let mut part = Part::new(
         "scale-traffic",
         format!("New: four kinds of traffic between {ranks} ranks"),
@@ -235,14 +235,14 @@ pub(super) fn traffic(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
     for traffic in Traffic::ALL {
         let mut shares = Vec::new();
         for mode in MODES {
-            scope.doing(format!("{traffic}, {ranks} ranks, {}", mode.0));
+            inputs.doing(format!("{traffic}, {ranks} ranks, {}", mode.0));
             let mut setup = ScaleSetup::new(ranks, traffic);
             setup.area = TRAFFIC_PAGES * 4096;
             setup.puts = 160;
             setup.warm_up = 640;
             setup.m = u64::from(ranks) * 100 * 1024;
             setup.maxvictim = setup.m / 8;
-            let outcome = one(scope, &profile, traffic, ranks, mode, setup.clone())?;
+            let outcome = one(inputs, &profile, traffic, ranks, mode, setup.clone())?;
             row(&mut sheet, &setup, mode.0, &outcome);
             shares.push(outcome.hit_share());
         }

@@ -9,10 +9,14 @@ use hydrant_report::format::Format;
 use hydrant_report::table::{Align, Table};
 
 use super::part::Criterion;
-use super::runner::Outcome;
+use super::runner::FinishedExperiment;
 
 /// Prints each criterion, then the path of the page.
-pub(crate) fn print(format: Format, outcomes: &[Outcome], page: &Path) -> io::Result<()> {
+pub(crate) fn print(
+    format: Format,
+    outcomes: &[FinishedExperiment],
+    page: &Path,
+) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let parts = || {
         outcomes

@@ -27,7 +27,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use hydrant_report::{
     format::Format,
-    plot::{self, Axis, Figure, Kind, Panel, PictureFile, Scale, Series},
+    plot::{self, Axis, Figure, Panel, PictureFile, Scale, Series, SeriesKind},
     units,
 };
 
@@ -233,7 +233,7 @@ fn curve(strategy: Strategy, number: usize, played: &[Played]) -> Option<Series>
     let played = played.iter().max_by_key(|it| peak(it))?;
     Some(Series {
         name: strategy.to_string(),
-        kind: Kind::Reference,
+        kind: SeriesKind::Reference,
         colour: number,
         points: staircase(&played.series, played.took),
     })

@@ -40,7 +40,7 @@ pub(super) fn broadcast(
     base: u64,
     buffer: MessagePlace,
 ) -> Vec<ReplayStep> {
-    let tree = BinomialTree::new(own, ranks, root);
+    let tree = ReplayTree::new(own, ranks, root);
     let end = |peer: u32| MessageEnd {
         peer,
         tag: base,
@@ -62,7 +62,7 @@ pub(super) fn reduce(
     base: u64,
     buffer: MessagePlace,
 ) -> Vec<ReplayStep> {
-    let tree = BinomialTree::new(own, ranks, root);
+    let tree = ReplayTree::new(own, ranks, root);
     let beside = MessagePlace::Scratch {
         bytes: buffer.bytes(),
     };
@@ -81,14 +81,14 @@ pub(super) fn reduce(
 }
 
 /// A rank in a binomial tree.
-struct BinomialTree {
+struct ReplayTree {
     /// Its number, counted from the root.
     own: u64,
     ranks: u64,
     root: u64,
 }
 
-impl BinomialTree {
+impl ReplayTree {
     fn new(own: u32, ranks: u32, root: u32) -> Self {
         let (ranks, root) = (u64::from(ranks.max(1)), u64::from(root));
         let own = (u64::from(own) + ranks - root % ranks) % ranks;
@@ -125,13 +125,13 @@ mod tests {
             for root in [0, ranks / 2, ranks - 1] {
                 let mut reached = vec![0; ranks as usize];
                 for own in 0..ranks {
-                    let tree = BinomialTree::new(own, ranks, root);
+                    let tree = ReplayTree::new(own, ranks, root);
                     for child in tree.children() {
                         reached[child as usize] += 1;
-                        assert_eq!(BinomialTree::new(child, ranks, root).parent(), Some(own));
+                        assert_eq!(ReplayTree::new(child, ranks, root).parent(), Some(own));
                     }
                 }
-                assert_eq!(BinomialTree::new(root, ranks, root).parent(), None);
+                assert_eq!(ReplayTree::new(root, ranks, root).parent(), None);
                 for (rank, count) in (0..).zip(reached) {
                     assert_eq!(count, u32::from(rank != root), "rank {rank} of {ranks}");
                 }

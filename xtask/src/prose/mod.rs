@@ -23,7 +23,7 @@ use self::counts::{Breach, SentenceCounts, aligned};
 use self::names::SharedNames;
 use crate::command::{at_root, output};
 use crate::error::Error;
-use crate::report::Format;
+use crate::report::TableFormat;
 use crate::rooms;
 
 /// The lists that are printed below the table.
@@ -60,7 +60,7 @@ struct Findings {
 }
 
 /// Prints the table and the lists asked for. Returns success if the tree keeps to the budgets.
-pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
+pub(crate) fn report(arguments: &Arguments, format: TableFormat) -> ExitCode {
     let findings = match examine() {
         Ok(findings) => findings,
         Err(cause) => {
@@ -69,11 +69,11 @@ pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
         }
     };
     match format {
-        Format::Table => findings
+        TableFormat::Table => findings
             .lines(arguments)
             .iter()
             .for_each(|it| println!("{it}")),
-        Format::Json => findings
+        TableFormat::Json => findings
             .json(arguments)
             .iter()
             .for_each(|it| println!("{it}")),
@@ -82,7 +82,7 @@ pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
     if problems.is_empty() {
         return ExitCode::SUCCESS;
     }
-    if arguments.places.is_none() && format == Format::Table {
+    if arguments.places.is_none() && format == TableFormat::Table {
         findings
             .some_places()
             .iter()

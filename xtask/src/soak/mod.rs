@@ -19,12 +19,12 @@ use crate::command::{at_root, run_listening, succeeded};
 use crate::dose::Dose;
 use crate::error::Error;
 use crate::programs;
-use crate::report::Format;
+use crate::report::TableFormat;
 use crate::tool::{lacking, missing};
 use crate::vm;
 use job::{SoakJob, Trial};
 use kind::SoakedConduit;
-use table::Row;
+use table::ConduitRow;
 
 /// The time, the conduits, and the first seed.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ fn minutes(text: &str) -> Result<Duration, String> {
 const BOOT: f64 = 300.0;
 
 /// Runs the soak and prints the table. Returns success if nothing was wrong.
-pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
+pub(crate) fn report(arguments: &Arguments, format: TableFormat) -> ExitCode {
     match soak(arguments) {
         Ok(rows) => {
             print(&rows, format);
@@ -85,7 +85,7 @@ pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
                 eprintln!("soak: {cause}");
                 return ExitCode::FAILURE;
             }
-            if rows.iter().all(Row::is_clean) {
+            if rows.iter().all(ConduitRow::is_clean) {
                 ExitCode::SUCCESS
             } else {
                 ExitCode::FAILURE
@@ -98,10 +98,10 @@ pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
     }
 }
 
-fn print(rows: &[Row], format: Format) {
+fn print(rows: &[ConduitRow], format: TableFormat) {
     match format {
-        Format::Json => rows.iter().for_each(|row| println!("{}", row.json())),
-        Format::Table => {
+        TableFormat::Json => rows.iter().for_each(|row| println!("{}", row.json())),
+        TableFormat::Table => {
             print!("\n{}", table::text(rows));
             for problem in rows.iter().flat_map(|row| &row.problems) {
                 println!("\n{problem}");
@@ -129,7 +129,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<Vec<String>, Error> {
     }
 }
 
-fn soak(arguments: &Arguments) -> Result<Vec<Row>, Error> {
+fn soak(arguments: &Arguments) -> Result<Vec<ConduitRow>, Error> {
     let kinds = match arguments.only {
         Some(kind) => vec![kind],
         None => SoakedConduit::all(),
@@ -147,7 +147,7 @@ fn soak_on(
     time: Duration,
     seed: Option<u64>,
     here: bool,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<ConduitRow>, Error> {
     if !here {
         programs::build_shipped()?;
     }
@@ -164,8 +164,8 @@ fn soak_on(
 }
 
 /// Soaks one conduit for this time: a run by each strategy in turn.
-fn soak_one(kind: SoakedConduit, share: Duration, first: u64) -> Result<Row, Error> {
-    let mut row = Row::new(kind);
+fn soak_one(kind: SoakedConduit, share: Duration, first: u64) -> Result<ConduitRow, Error> {
+    let mut row = ConduitRow::new(kind);
     let begun = Instant::now();
     let mut number = 0;
     // At least one run happens, however short the time is.
@@ -212,7 +212,7 @@ fn run_trial(trial: &Trial) -> Result<Vec<job::TrialOutcome>, Error> {
 }
 
 /// Shows the progress in one line that is overwritten.
-fn show(kind: SoakedConduit, begun: Instant, share: Duration, row: &Row) {
+fn show(kind: SoakedConduit, begun: Instant, share: Duration, row: &ConduitRow) {
     use io::{IsTerminal, Write};
     const WIDTH: usize = 20;
     let (done, all) = (begun.elapsed().as_secs_f64(), share.as_secs_f64());
@@ -238,7 +238,7 @@ fn show(kind: SoakedConduit, begun: Instant, share: Duration, row: &Row) {
 }
 
 /// Soaks RDMA, in a virtual machine that runs this command.
-fn in_machine(share: Duration, seed: u64) -> Result<Row, Error> {
+fn in_machine(share: Duration, seed: u64) -> Result<ConduitRow, Error> {
     let this = env::current_exe().map_err(|source| Error::NotRun {
         command: "xtask vm".into(),
         source,
@@ -259,7 +259,7 @@ fn in_machine(share: Duration, seed: u64) -> Result<Row, Error> {
     command.args(["--seed", &seed.to_string()]);
     let mut row = None;
     let (command, status) = run_listening(command, |line| {
-        row = Row::from_json(line).or(row.take());
+        row = ConduitRow::from_json(line).or(row.take());
     })?;
     match row {
         // The command fails if a run failed, and the row says so.

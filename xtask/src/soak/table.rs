@@ -10,7 +10,7 @@ const MAX_TOLD: usize = 20;
 
 /// The results of a conduit.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct ConduitRow {
     kind: SoakedConduit,
     pub(super) seconds: f64,
     pub(super) runs: u64,
@@ -36,7 +36,7 @@ const HEADINGS: [&str; COLUMNS] = [
     "wrong",
 ];
 
-impl Row {
+impl ConduitRow {
     pub(super) fn new(kind: SoakedConduit) -> Self {
         Self {
             kind,
@@ -130,11 +130,11 @@ impl Row {
 }
 
 /// The table, aligned, as Markdown.
-pub(super) fn text(rows: &[Row]) -> String {
+pub(super) fn text(rows: &[ConduitRow]) -> String {
     let headings = HEADINGS.map(str::to_owned);
     let lines: Vec<_> = [headings]
         .into_iter()
-        .chain(rows.iter().map(Row::cells))
+        .chain(rows.iter().map(ConduitRow::cells))
         .collect();
     let width = |column: usize| {
         let widths = lines.iter().map(|line| line[column].chars().count());
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_row_is_read_back_as_it_was_printed() {
-        let mut row = Row::new(SoakedConduit::Verbs);
+        let mut row = ConduitRow::new(SoakedConduit::Verbs);
         let trial = Trial::draw(SoakedConduit::Verbs, 77);
         let problems = vec!["something was wrong".to_owned()];
         row.add(
@@ -181,7 +181,7 @@ mod tests {
                 ..TrialOutcome::default()
             },
         );
-        let back = Row::from_json(&row.json().to_string()).unwrap();
+        let back = ConduitRow::from_json(&row.json().to_string()).unwrap();
         assert_eq!(back.json(), row.json());
         assert!(!back.is_clean());
         let problem = &back.problems[0];
@@ -189,17 +189,17 @@ mod tests {
             problem.contains("seed 77") && problem.contains("--seed 77"),
             "{problem}"
         );
-        assert!(Row::from_json("{}").is_none());
+        assert!(ConduitRow::from_json("{}").is_none());
     }
 
     #[test]
     fn the_table_lines_up() {
-        let mut long = Row::new(SoakedConduit::Pinned);
+        let mut long = ConduitRow::new(SoakedConduit::Pinned);
         long.operations = 123_456_789;
         let table = text(&[
-            Row::new(SoakedConduit::Smp),
+            ConduitRow::new(SoakedConduit::Smp),
             long,
-            Row::new(SoakedConduit::Sim),
+            ConduitRow::new(SoakedConduit::Sim),
         ]);
         let widths: Vec<_> = table.lines().map(|line| line.chars().count()).collect();
         assert_eq!(widths.len(), 5);

@@ -29,7 +29,7 @@ const NAMES: [&str; 8] = [
 
 /// A command with its environment.
 #[derive(Clone, Debug)]
-pub(crate) struct Command {
+pub(crate) struct GuestCommand {
     words: Vec<OsString>,
     folder: PathBuf,
     variables: Vec<(OsString, OsString)>,
@@ -38,13 +38,16 @@ pub(crate) struct Command {
     groups: Vec<u32>,
 }
 
-impl Command {
+impl GuestCommand {
     /// `words`, as the current user would run them here and now.
-    pub(crate) fn from_here(words: &[OsString], variables: &[String]) -> Result<Command, Error> {
+    pub(crate) fn from_here(
+        words: &[OsString],
+        variables: &[String],
+    ) -> Result<GuestCommand, Error> {
         let folder = env::current_dir().map_err(Error::system("find the current folder"))?;
         let groups = getgroups().map_err(Error::system("list the user's groups"))?;
         let handed_on = |name: &OsStr| is_handed_on(name, variables);
-        Ok(Command {
+        Ok(GuestCommand {
             words: words.to_vec(),
             folder,
             variables: env::vars_os().filter(|(name, _)| handed_on(name)).collect(),
@@ -113,7 +116,7 @@ pub(crate) struct Guest<'a> {
 
 impl Guest<'_> {
     /// The files of its initramfs. The first guest runs `command`.
-    pub(crate) fn entries(&self, command: &Command) -> Vec<GuestFile> {
+    pub(crate) fn entries(&self, command: &GuestCommand) -> Vec<GuestFile> {
         let scripts = [
             ("init", include_str!("init.sh")),
             ("vm/start.sh", include_str!("start.sh")),
@@ -163,8 +166,8 @@ impl Guest<'_> {
 mod tests {
     use super::*;
 
-    fn command(user: u32) -> Command {
-        Command {
+    fn command(user: u32) -> GuestCommand {
+        GuestCommand {
             words: ["echo", "it's\ntwo lines"].map(OsString::from).to_vec(),
             folder: "/a folder".into(),
             variables: vec![("RUST_LOG".into(), "a b".into())],

@@ -140,7 +140,7 @@ fn boot(arguments: &Arguments) -> Result<u8, Error> {
         return Err(Error::Missing { tools: missing });
     }
     let kernel = kernel::find_or_fetch()?;
-    let command = guest::Command::from_here(&arguments.command, &arguments.env)?;
+    let command = guest::GuestCommand::from_here(&arguments.command, &arguments.env)?;
     let first = folder::Folder::new(arguments.folder.as_deref())?;
     let is_cluster = arguments.hosts > 1;
     let ssh = is_cluster.then(ssh::Ssh::new).transpose()?;

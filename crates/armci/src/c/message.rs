@@ -8,7 +8,7 @@ use super::{
     process::{self, message_or_die, or_die, or_die_unless_forked},
 };
 use crate::{
-    Element, Reduction, Result, Scope,
+    Element, MessageScope, Reduction, Result,
     error::{count, not_null},
 };
 
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn armci_msg_bcast(buffer: *mut c_void, len: c_int, root: 
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_bcast", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
-        armci.broadcast(Scope::All, bytes(buffer, len)?, root)
+        armci.broadcast(MessageScope::All, bytes(buffer, len)?, root)
     });
 }
 
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn armci_msg_brdcst(buffer: *mut c_void, len: c_int, root:
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_brdcst", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
-        armci.broadcast(Scope::All, bytes(buffer, len)?, root)
+        armci.broadcast(MessageScope::All, bytes(buffer, len)?, root)
     });
 }
 
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn armci_msg_bcast_scope(
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_bcast_scope", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
-        armci.broadcast(Scope::of_code(scope)?, bytes(buffer, len)?, root)
+        armci.broadcast(MessageScope::of_code(scope)?, bytes(buffer, len)?, root)
     });
 }
 
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn armci_msg_clus_brdcst(buf: *mut c_void, len: c_int) {
     message_or_die("armci_msg_clus_brdcst", |armci| unsafe {
         let root = armci.processes_of(-1)?[0] as c_int;
         let len = count(len.into(), 0, "the number of bytes")?;
-        armci.broadcast(Scope::Node, bytes(buf, len)?, root)
+        armci.broadcast(MessageScope::Node, bytes(buf, len)?, root)
     });
 }
 
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn armci_msg_reduce(x: *mut c_void, n: c_int, op: *mut c_c
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_reduce", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
-        armci.reduce(Scope::All, bytes, reduction, element)
+        armci.reduce(MessageScope::All, bytes, reduction, element)
     });
 }
 
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn armci_msg_reduce_scope(
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_reduce_scope", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
-        armci.reduce(Scope::of_code(scope)?, bytes, reduction, element)
+        armci.reduce(MessageScope::of_code(scope)?, bytes, reduction, element)
     });
 }
 
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn armci_msg_gop_scope(
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_gop_scope", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
-        armci.all_reduce(Scope::of_code(scope)?, bytes, reduction, element)
+        armci.all_reduce(MessageScope::of_code(scope)?, bytes, reduction, element)
     });
 }
 
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn armci_msg_igop(x: *mut c_int, n: c_int, op: *mut c_char
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_igop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
-        armci.all_reduce(Scope::All, bytes, reduction, element)
+        armci.all_reduce(MessageScope::All, bytes, reduction, element)
     });
 }
 
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn armci_msg_clus_igop(x: *mut c_int, n: c_int, op: *mut c
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_clus_igop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
-        armci.all_reduce(Scope::Node, bytes, reduction, element)
+        armci.all_reduce(MessageScope::Node, bytes, reduction, element)
     });
 }
 
@@ -274,7 +274,13 @@ pub unsafe extern "C" fn armci_msg_group_igop(
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_group_igop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
-        armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
+        armci.group_all_reduce(
+            group_at(group)?,
+            MessageScope::All,
+            bytes,
+            reduction,
+            element,
+        )
     });
 }
 
@@ -284,7 +290,7 @@ pub unsafe extern "C" fn armci_msg_lgop(x: *mut c_long, n: c_int, op: *mut c_cha
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_lgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
-        armci.all_reduce(Scope::All, bytes, reduction, element)
+        armci.all_reduce(MessageScope::All, bytes, reduction, element)
     });
 }
 
@@ -294,7 +300,7 @@ pub unsafe extern "C" fn armci_msg_clus_lgop(x: *mut c_long, n: c_int, op: *mut 
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_clus_lgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
-        armci.all_reduce(Scope::Node, bytes, reduction, element)
+        armci.all_reduce(MessageScope::Node, bytes, reduction, element)
     });
 }
 
@@ -309,7 +315,13 @@ pub unsafe extern "C" fn armci_msg_group_lgop(
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_group_lgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
-        armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
+        armci.group_all_reduce(
+            group_at(group)?,
+            MessageScope::All,
+            bytes,
+            reduction,
+            element,
+        )
     });
 }
 
@@ -319,7 +331,7 @@ pub unsafe extern "C" fn armci_msg_llgop(x: *mut c_longlong, n: c_int, op: *mut 
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_llgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
-        armci.all_reduce(Scope::All, bytes, reduction, element)
+        armci.all_reduce(MessageScope::All, bytes, reduction, element)
     });
 }
 
@@ -329,7 +341,7 @@ pub unsafe extern "C" fn armci_msg_clus_llgop(x: *mut c_longlong, n: c_int, op: 
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_clus_llgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
-        armci.all_reduce(Scope::Node, bytes, reduction, element)
+        armci.all_reduce(MessageScope::Node, bytes, reduction, element)
     });
 }
 
@@ -344,7 +356,13 @@ pub unsafe extern "C" fn armci_msg_group_llgop(
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_group_llgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
-        armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
+        armci.group_all_reduce(
+            group_at(group)?,
+            MessageScope::All,
+            bytes,
+            reduction,
+            element,
+        )
     });
 }
 
@@ -354,7 +372,7 @@ pub unsafe extern "C" fn armci_msg_fgop(x: *mut c_float, n: c_int, op: *mut c_ch
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_fgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
-        armci.all_reduce(Scope::All, bytes, reduction, element)
+        armci.all_reduce(MessageScope::All, bytes, reduction, element)
     });
 }
 
@@ -364,7 +382,7 @@ pub unsafe extern "C" fn armci_msg_clus_fgop(x: *mut c_float, n: c_int, op: *mut
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_clus_fgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
-        armci.all_reduce(Scope::Node, bytes, reduction, element)
+        armci.all_reduce(MessageScope::Node, bytes, reduction, element)
     });
 }
 
@@ -379,7 +397,13 @@ pub unsafe extern "C" fn armci_msg_group_fgop(
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_group_fgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
-        armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
+        armci.group_all_reduce(
+            group_at(group)?,
+            MessageScope::All,
+            bytes,
+            reduction,
+            element,
+        )
     });
 }
 
@@ -389,7 +413,7 @@ pub unsafe extern "C" fn armci_msg_dgop(x: *mut c_double, n: c_int, op: *mut c_c
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_dgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
-        armci.all_reduce(Scope::All, bytes, reduction, element)
+        armci.all_reduce(MessageScope::All, bytes, reduction, element)
     });
 }
 
@@ -399,7 +423,7 @@ pub unsafe extern "C" fn armci_msg_clus_dgop(x: *mut c_double, n: c_int, op: *mu
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_clus_dgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
-        armci.all_reduce(Scope::Node, bytes, reduction, element)
+        armci.all_reduce(MessageScope::Node, bytes, reduction, element)
     });
 }
 
@@ -414,7 +438,13 @@ pub unsafe extern "C" fn armci_msg_group_dgop(
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_group_dgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
-        armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
+        armci.group_all_reduce(
+            group_at(group)?,
+            MessageScope::All,
+            bytes,
+            reduction,
+            element,
+        )
     });
 }
 
@@ -434,7 +464,7 @@ pub unsafe extern "C" fn armci_msg_group_gop_scope(
         let (bytes, reduction, element) = elements(x, n, op, type_)?;
         armci.group_all_reduce(
             group_at(group)?,
-            Scope::of_code(scope)?,
+            MessageScope::of_code(scope)?,
             bytes,
             reduction,
             element,
@@ -458,7 +488,7 @@ pub unsafe extern "C" fn armci_msg_sel_scope(
     message_or_die("armci_msg_sel_scope", |armci| unsafe {
         let (_, reduction, element) = elements(x, 0, op, type_)?;
         let len = count(n.into(), 0, "the number of bytes")?;
-        let scope = Scope::of_code(scope)?;
+        let scope = MessageScope::of_code(scope)?;
         armci.select(scope, bytes(x, len)?, reduction, element, contribute != 0)
     });
 }
@@ -471,7 +501,7 @@ pub unsafe extern "C" fn armci_exchange_address(ptr_ar: *mut *mut c_void, n: c_i
     message_or_die("armci_exchange_address", |armci| unsafe {
         let len = count(n.into(), 0, "the number of addresses")?;
         let bytes = bytes(ptr_ar.cast(), len * size_of::<*mut c_void>())?;
-        armci.all_reduce(Scope::All, bytes, Reduction::Sum, Element::Long)
+        armci.all_reduce(MessageScope::All, bytes, Reduction::Sum, Element::Long)
     });
 }
 
@@ -487,7 +517,13 @@ pub unsafe extern "C" fn armci_exchange_address_grp(
         let len = count(n.into(), 0, "the number of addresses")?;
         let bytes = bytes(ptr_arr.cast(), len * size_of::<*mut c_void>())?;
         let group = group_at(group)?;
-        armci.group_all_reduce(group, Scope::All, bytes, Reduction::Sum, Element::Long)
+        armci.group_all_reduce(
+            group,
+            MessageScope::All,
+            bytes,
+            Reduction::Sum,
+            Element::Long,
+        )
     });
 }
 
@@ -513,7 +549,7 @@ pub unsafe extern "C" fn armci_msg_group_bcast_scope(
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_group_bcast_scope", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
-        let scope = Scope::of_code(scope)?;
+        let scope = MessageScope::of_code(scope)?;
         armci.group_broadcast(group_at(group)?, scope, bytes(buf, len)?, root)
     });
 }
@@ -547,7 +583,7 @@ pub unsafe extern "C" fn armci_msg_bintree(
 ) {
     // SAFETY: C's caller passes pointers as the header says.
     message_or_die("armci_msg_bintree", |armci| unsafe {
-        let tree = armci.tree(Scope::of_code(scope)?);
+        let tree = armci.tree(MessageScope::of_code(scope)?);
         for (at, value) in [
             (Root, tree.root),
             (Up, tree.up),

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::VecDeque, sync::Arc, thread, time::Duration};
 
-use hydrant_conduit::fork::Origin;
+use hydrant_conduit::fork::CreatorProcess;
 use parking_lot::{Condvar, Mutex};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -24,7 +24,7 @@ struct SharedTurns {
     /// submits a task may be the service thread, which has other processors.
     cpus: Option<CpuSet>,
     /// The process that the threads belong to.
-    origin: Option<Origin>,
+    origin: Option<CreatorProcess>,
 }
 
 #[derive(Default)]
@@ -42,7 +42,7 @@ struct ProcedureTurnState {
 impl ProcedureTurns {
     pub(super) fn new() -> Self {
         Self(Arc::new(SharedTurns {
-            origin: Some(Origin::here()),
+            origin: Some(CreatorProcess::here()),
             cpus: sched_getaffinity(None).ok(),
             ..SharedTurns::default()
         }))
@@ -58,7 +58,7 @@ impl ProcedureTurns {
 
 impl Drop for ProcedureTurns {
     fn drop(&mut self) {
-        if !self.0.origin.is_some_and(Origin::is_here) {
+        if !self.0.origin.is_some_and(CreatorProcess::is_here) {
             // A forked child lacks the threads.
             return;
         }

@@ -1,12 +1,12 @@
 //! Collectives over a list of processes, by messages along trees. So the number of steps is the
 //! logarithm of the number of processes.
 
-use super::Messages;
+use super::MessagePassing;
 use crate::{Error, Result};
 
 /// The members of a collective, as one of them sees them.
 pub(crate) struct Circle<'a> {
-    pub(crate) messages: &'a Messages,
+    pub(crate) messages: &'a MessagePassing,
     /// The context of the members' messages.
     pub(crate) context: u64,
     pub(crate) members: &'a [usize],

@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use circle::Circle;
 pub use reduction::{Element, Reduction};
-pub use scopes::{Scope, Tree};
+pub use scopes::{MessageScope, Tree};
 
 use crate::{Armci, Error, Result, memory::Memory};
 
@@ -37,7 +37,7 @@ pub(crate) const GROUPS: u64 = 3;
 pub(crate) const ALL: u64 = 4;
 
 /// Sends and receives messages.
-pub(crate) struct Messages {
+pub(crate) struct MessagePassing {
     job: hydrant::WeakJob,
     handler: Handler,
     inbox: Arc<MessageInbox>,
@@ -69,7 +69,7 @@ struct Letter {
     bytes: Vec<u8>,
 }
 
-impl Messages {
+impl MessagePassing {
     /// Collective.
     pub(crate) fn new(job: &Job) -> Result<Arc<Self>> {
         let inbox = Arc::new(MessageInbox {

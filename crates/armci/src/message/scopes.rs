@@ -7,7 +7,7 @@ use crate::{Armci, Error, Result};
 
 /// The processes that take part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
+pub enum MessageScope {
     /// All processes.
     All,
     /// The processes of each node, each node for itself.
@@ -29,7 +29,7 @@ pub struct Tree {
     pub right: i32,
 }
 
-impl Scope {
+impl MessageScope {
     /// The scope that ARMCI names by a code.
     ///
     /// # Errors
@@ -49,21 +49,21 @@ impl Scope {
 
 impl Armci {
     /// The context and the processes of a scope.
-    fn scope(&self, scope: Scope) -> (u64, Vec<usize>) {
+    fn scope(&self, scope: MessageScope) -> (u64, Vec<usize>) {
         match scope {
-            Scope::All => (super::ALL, (0..self.job.size() as usize).collect()),
-            Scope::Node => {
+            MessageScope::All => (super::ALL, (0..self.job.size() as usize).collect()),
+            MessageScope::Node => {
                 let node = self.nodes.of(self.me);
                 (NODE, self.nodes.processes(node).to_vec())
             }
-            Scope::Masters => (MASTERS, self.nodes.masters()),
+            MessageScope::Masters => (MASTERS, self.nodes.masters()),
         }
     }
 
     /// Runs `act` with the members of a scope, if this process is one of them.
     fn among<R>(
         &self,
-        scope: Scope,
+        scope: MessageScope,
         act: impl FnOnce(Circle<'_>) -> Result<R>,
     ) -> Result<Option<R>> {
         let (context, members) = self.scope(scope);
@@ -85,9 +85,9 @@ impl Armci {
     /// # Errors
     /// [`Error::NoProcess`], [`Error::NoMember`] if the root is outside the scope,
     /// [`Error::Hydrant`].
-    pub fn broadcast(&self, scope: Scope, bytes: &mut [u8], root: i32) -> Result<()> {
+    pub fn broadcast(&self, scope: MessageScope, bytes: &mut [u8], root: i32) -> Result<()> {
         let number = self.memory.process(root)?;
-        if scope == Scope::All {
+        if scope == MessageScope::All {
             return Ok(self.job.broadcast(Rank(number as u32), bytes)?);
         }
         self.among(scope, |circle| {
@@ -103,12 +103,12 @@ impl Armci {
     /// [`Error::Hydrant`].
     pub fn all_reduce(
         &self,
-        scope: Scope,
+        scope: MessageScope,
         bytes: &mut [u8],
         reduction: Reduction,
         element: Element,
     ) -> Result<()> {
-        if scope == Scope::All {
+        if scope == MessageScope::All {
             return self.with_all(bytes, reduction, element, true);
         }
         self.among(scope, |circle| {
@@ -127,12 +127,12 @@ impl Armci {
     /// [`Error::Hydrant`].
     pub fn reduce(
         &self,
-        scope: Scope,
+        scope: MessageScope,
         bytes: &mut [u8],
         reduction: Reduction,
         element: Element,
     ) -> Result<()> {
-        if scope == Scope::All {
+        if scope == MessageScope::All {
             return self.with_all(bytes, reduction, element, false);
         }
         self.among(scope, |circle| {
@@ -150,7 +150,7 @@ impl Armci {
     /// [`Error::Code`] if the reduction is neither, [`Error::Hydrant`].
     pub fn select(
         &self,
-        scope: Scope,
+        scope: MessageScope,
         bytes: &mut [u8],
         reduction: Reduction,
         element: Element,
@@ -184,7 +184,7 @@ impl Armci {
     }
 
     /// The neighbours of this process in the tree of a scope. ARMCI's `armci_msg_bintree`.
-    pub fn tree(&self, scope: Scope) -> Tree {
+    pub fn tree(&self, scope: MessageScope) -> Tree {
         let (_, members) = self.scope(scope);
         let at = |index: Option<usize>| {
             (index.and_then(|index| members.get(index))).map_or(-1, |proc| *proc as i32)

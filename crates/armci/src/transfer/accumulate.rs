@@ -10,9 +10,6 @@ use crate::{
     memory::{Location, Memory},
 };
 
-/// The factor of an accumulate, and the type of its elements.
-pub type Scale = Factor;
-
 impl Armci {
     /// The scale for an accumulate's code in ARMCI.
     ///
@@ -21,7 +18,7 @@ impl Armci {
     ///
     /// # Safety
     /// 1. `scale` is readable for one element of the type that the code names.
-    pub unsafe fn scale(code: i32, scale: *const u8) -> Result<Scale> {
+    pub unsafe fn scale(code: i32, scale: *const u8) -> Result<Factor> {
         let number = match code {
             crate::ACC_INT => Number::I32,
             crate::ACC_LNG => Number::I64,
@@ -53,7 +50,7 @@ impl Armci {
     #[inline]
     pub unsafe fn accumulate(
         &self,
-        scale: &Scale,
+        scale: &Factor,
         src: *const u8,
         dst: *mut u8,
         bytes: i32,
@@ -72,7 +69,7 @@ impl Armci {
     #[inline]
     pub(crate) unsafe fn accumulate_bytes(
         &self,
-        scale: &Scale,
+        scale: &Factor,
         src: *const u8,
         dst: *mut u8,
         bytes: usize,
@@ -111,7 +108,7 @@ impl Armci {
 ///
 /// # Errors
 /// [`Error::Hydrant`].
-pub(super) fn check_whole(scale: &Scale, bytes: usize) -> Result<()> {
+pub(super) fn check_whole(scale: &Factor, bytes: usize) -> Result<()> {
     let size = scale.number().size();
     if bytes.is_multiple_of(size) {
         return Ok(());

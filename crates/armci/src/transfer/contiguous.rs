@@ -6,7 +6,7 @@ use hydrant::Error as Hydrant;
 
 use super::{
     Handle, PutOrGet,
-    gathered::OwnSide,
+    gathered::GatherBuffer,
     missed::IMPLICIT,
     outstanding::{OperationKind, OutstandingOperation},
     work::TransferWork,
@@ -154,7 +154,8 @@ impl Armci {
             }
             // A handler's short put takes a copy along, and nobody waits for it.
             // SAFETY: the source is readable and nobody writes to it, by the caller's condition 1.
-            let value = OwnSide::Value(unsafe { std::slice::from_raw_parts(src, bytes) }.into());
+            let value =
+                GatherBuffer::Value(unsafe { std::slice::from_raw_parts(src, bytes) }.into());
             // SAFETY: 1 and 2. Only this operation knows the copy.
             return unsafe { self.begin_far(PutOrGet::Put, (proc, offset), (value, bytes), None) };
         }
@@ -309,7 +310,7 @@ impl Armci {
         match there {
             Location::Arena(offset) if !self.memory.is_mapped(proc as usize) => {
                 let there = (proc as usize, offset);
-                let local = (OwnSide::Memory(src.cast_mut()), len);
+                let local = (GatherBuffer::Memory(src.cast_mut()), len);
                 // SAFETY: 1 and 2. The caller's condition 1.
                 unsafe { self.begin_far(PutOrGet::Put, there, local, handle) }
             }
@@ -341,7 +342,14 @@ impl Armci {
             Location::Arena(offset) if !self.memory.is_mapped(proc as usize) => {
                 let there = (proc as usize, offset);
                 // SAFETY: 1 and 2. The caller's condition 1.
-                unsafe { self.begin_far(PutOrGet::Get, there, (OwnSide::Memory(dst), len), handle) }
+                unsafe {
+                    self.begin_far(
+                        PutOrGet::Get,
+                        there,
+                        (GatherBuffer::Memory(dst), len),
+                        handle,
+                    )
+                }
             }
             // SAFETY: 1 and 2. The caller's conditions 1 and 2.
             _ => unsafe { self.get_bytes(src, dst, len, proc) },

@@ -27,7 +27,7 @@ pub(crate) struct Gathered {
     /// The offset in the process's arena.
     pub(super) offset: usize,
     pub(super) bytes: usize,
-    pub(super) local: OwnSide,
+    pub(super) local: GatherBuffer,
     pub(super) whose: OperationOwner,
 }
 
@@ -38,7 +38,7 @@ impl Gathered {
 }
 
 /// This process's side of an operation.
-pub(crate) enum OwnSide {
+pub(crate) enum GatherBuffer {
     /// Memory of the caller.
     Memory(*mut u8),
     /// A value that the operation owns.
@@ -46,7 +46,7 @@ pub(crate) enum OwnSide {
 }
 
 // SAFETY: the caller leaves the memory alone until it has waited for the handle, in any thread.
-unsafe impl Send for OwnSide {}
+unsafe impl Send for GatherBuffer {}
 
 /// The gathered operations, by handle number.
 #[derive(Default)]
@@ -208,10 +208,10 @@ impl Armci {
             for (it, _, [start]) in &places {
                 let into = &mut between[*start..*start + it.bytes];
                 match &it.local {
-                    OwnSide::Value(value) => into.copy_from_slice(value),
+                    GatherBuffer::Value(value) => into.copy_from_slice(value),
                     // SAFETY: `begin_far`'s caller keeps the memory readable until it has waited, and the buffer
                     // is another allocation.
-                    OwnSide::Memory(at) => unsafe {
+                    GatherBuffer::Memory(at) => unsafe {
                         std::ptr::copy_nonoverlapping(*at, into.as_mut_ptr(), it.bytes);
                     },
                 }
@@ -220,7 +220,7 @@ impl Armci {
         }
         self.memory.arena.get_vector(rank, &vectors, &mut between)?;
         for (it, _, [start]) in &places {
-            if let OwnSide::Memory(at) = &it.local {
+            if let GatherBuffer::Memory(at) = &it.local {
                 // SAFETY: `begin_far`'s caller keeps the memory writable until it has waited, and the buffer is
                 // another allocation.
                 unsafe {

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     PutOrGet,
-    gathered::{GatherLists, Gathered, OwnSide, is_too_early},
+    gathered::{GatherBuffer, GatherLists, Gathered, is_too_early},
     missed::{Asker, IMPLICIT, OperationOwner},
     outstanding::{AddedElements, OperationKind, OutstandingOperation},
     work::TransferWork,
@@ -80,7 +80,7 @@ impl Armci {
         &self,
         direction: PutOrGet,
         (proc, offset): (usize, usize),
-        (local, bytes): (OwnSide, usize),
+        (local, bytes): (GatherBuffer, usize),
         handle: Option<&mut Handle>,
     ) -> Result<()> {
         let range = offset..offset + bytes;
@@ -105,8 +105,8 @@ impl Armci {
         }
         self.settle(proc, &range)?;
         let (at, kept) = match local {
-            OwnSide::Memory(at) => (at, None),
-            OwnSide::Value(mut value) => (value.as_mut_ptr(), Some(value)),
+            GatherBuffer::Memory(at) => (at, None),
+            GatherBuffer::Value(mut value) => (value.as_mut_ptr(), Some(value)),
         };
         let rank = Memory::rank(proc);
         let arena = &self.memory.arena;

@@ -17,7 +17,6 @@ mod value;
 mod vector;
 mod work;
 
-pub use accumulate::Scale;
 pub(crate) use gathered::is_too_early;
 pub use handle::Handle;
 pub(crate) use handle::HandleTable;

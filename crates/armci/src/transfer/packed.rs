@@ -2,8 +2,10 @@
 
 #![allow(unsafe_code)] // memory is named by its address
 
+use hydrant::Factor;
+
 use super::{
-    Handle, PutOrGet, Scale,
+    Handle, PutOrGet,
     outstanding::{AddedElements, OperationKind, OutstandingOperation},
     work::{Destinations, TransferWork},
 };
@@ -56,7 +58,7 @@ impl Armci {
     /// 1. The runs are readable here.
     pub(super) unsafe fn begin_adding(
         &self,
-        scale: &Scale,
+        scale: &Factor,
         proc: usize,
         runs: impl Iterator<Item = ArenaRun> + Clone,
         handle: Option<&mut Handle>,

@@ -3,9 +3,9 @@
 
 #![allow(unsafe_code)] // memory is named by its address
 
-use hydrant::{Error as Hydrant, Level, Runs, Section};
+use hydrant::{Error as Hydrant, Factor, Level, Runs, Section};
 
-use super::{FEW, Handle, LONG, PutOrGet, gathered::OwnSide};
+use super::{FEW, Handle, LONG, PutOrGet, gathered::GatherBuffer};
 use crate::{
     Armci, Error, MAX_STRIDE_LEVEL, Result,
     error::{count, not_null},
@@ -491,7 +491,7 @@ impl Armci {
         }
         for (local, remote, bytes) in runs {
             let there = (number, remote);
-            let local = (OwnSide::Memory(local), bytes);
+            let local = (GatherBuffer::Memory(local), bytes);
             // SAFETY: 1 and 2. The caller's condition 1, for this run.
             unsafe { self.begin_far(direction, there, local, handle.as_deref_mut())? };
         }
@@ -508,7 +508,7 @@ impl Armci {
     /// 1. and 2. as [`put_strided`](Self::put_strided).
     pub unsafe fn accumulate_strided(
         &self,
-        scale: &super::Scale,
+        scale: &Factor,
         src: *const u8,
         dst: *mut u8,
         strides: Strides<'_>,
@@ -538,7 +538,7 @@ impl Armci {
     #[cold]
     unsafe fn accumulate_sides(
         &self,
-        scale: &super::Scale,
+        scale: &Factor,
         src: *const u8,
         dst: *mut u8,
         strides: Strides<'_>,
@@ -578,7 +578,7 @@ impl Armci {
     /// 1. and 2. as [`accumulate_strided`](Self::accumulate_strided).
     pub unsafe fn accumulate_strided_nb(
         &self,
-        scale: &super::Scale,
+        scale: &Factor,
         src: *const u8,
         dst: *mut u8,
         strides: Strides<'_>,

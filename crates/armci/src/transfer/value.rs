@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // memory is named by its address
 
-use super::{Handle, PutOrGet, gathered::OwnSide};
+use super::{Handle, PutOrGet, gathered::GatherBuffer};
 use crate::{Armci, Result, memory::Location};
 
 impl Armci {
@@ -44,7 +44,7 @@ impl Armci {
             Location::Arena(offset) if !self.memory.is_mapped(proc as usize) => {
                 let there = (proc as usize, offset);
                 let bytes = hydrant::bytemuck::bytes_of(&value).into();
-                let local = (OwnSide::Value(bytes), size_of::<T>());
+                let local = (GatherBuffer::Value(bytes), size_of::<T>());
                 // SAFETY: 1 and 2. Only this operation knows the copy of the value.
                 unsafe { self.begin_far(PutOrGet::Put, there, local, handle) }
             }

@@ -3,9 +3,9 @@
 
 #![allow(unsafe_code)] // memory is named by its address
 
-use hydrant::IoVector;
+use hydrant::{Factor, IoVector};
 
-use super::{FEW, Handle, LONG, PutOrGet, Scale, accumulate::check_whole, gathered::OwnSide};
+use super::{FEW, Handle, LONG, PutOrGet, accumulate::check_whole, gathered::GatherBuffer};
 use crate::{
     Armci, Error, Result,
     error::not_null,
@@ -174,7 +174,7 @@ impl Armci {
     /// 1. and 2. as [`put_vector`](Self::put_vector).
     pub unsafe fn accumulate_vector(
         &self,
-        scale: &Scale,
+        scale: &Factor,
         vectors: &[Vector<'_>],
         proc: i32,
     ) -> Result<()> {
@@ -230,7 +230,7 @@ impl Armci {
     /// 1. and 2. as [`accumulate_vector`](Self::accumulate_vector).
     pub unsafe fn accumulate_vector_nb(
         &self,
-        scale: &Scale,
+        scale: &Factor,
         vectors: &[Vector<'_>],
         proc: i32,
         handle: Option<&mut Handle>,
@@ -329,7 +329,7 @@ impl Armci {
             return unsafe { self.begin_packed(direction, proc, runs, handle) };
         }
         for (here, offset, bytes) in far.runs {
-            let local = (OwnSide::Memory(here), bytes);
+            let local = (GatherBuffer::Memory(here), bytes);
             // SAFETY: 1 and 2. The caller's condition 1, for this run.
             unsafe { self.begin_far(direction, (proc, offset), local, handle.as_deref_mut())? };
         }

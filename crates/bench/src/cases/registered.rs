@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use hydrant::{Stride, Symmetric};
-use hydrant_verbs::{Bare, Direction};
+use hydrant_verbs::{Bare, Opcode};
 
 use super::{attend, round_trip};
 use crate::ensemble::Ensemble;
@@ -79,7 +79,7 @@ impl Registered<'_> {
         &self,
         case: &str,
         [bytes, at_once]: [usize; 2],
-        direction: Direction,
+        opcode: Opcode,
         ours: Side<'_>,
     ) -> hydrant::Result<Option<(f64, Option<f64>)>> {
         let what = format!("{case}, {bytes} bytes");
@@ -89,8 +89,8 @@ impl Registered<'_> {
             return Ok(medians.map(|[ours]| (each(ours), None)));
         };
         let operate = |bare: &mut Bare| match at_once {
-            1 => bare.once(direction, bytes),
-            _ => bare.stream(direction, bytes, at_once as u64),
+            1 => bare.once(opcode, bytes),
+            _ => bare.stream(opcode, bytes, at_once as u64),
         };
         let mut bare = |count| {
             let bare = &mut *network.borrow_mut();
@@ -109,12 +109,12 @@ impl Registered<'_> {
         #[allow(unsafe_code)]
         let one = RefCell::new(unsafe { own_part(field, 1) }?);
         let [to_put, to_get] = HIT.map(|times| e.uncrowded(Goal::AtMostTimes(times)));
-        let put = self.compare("put, hit", [8, 1], Direction::Write, &mut |count| {
+        let put = self.compare("put, hit", [8, 1], Opcode::Write, &mut |count| {
             let from = &one.borrow()[0];
             self.e
                 .timed(count, |_| field.put(PARTNER, 0, black_box(&from[..1])))
         })?;
-        let get = self.compare("get, hit", [8, 1], Direction::Read, &mut |count| {
+        let get = self.compare("get, hit", [8, 1], Opcode::Read, &mut |count| {
             let into = &mut one.borrow_mut()[0];
             self.e
                 .timed(count, |_| field.get(PARTNER, 0, black_box(&mut into[..1])))
@@ -205,7 +205,7 @@ impl Registered<'_> {
         let mut pieces = unsafe { own_part(field, all) }?;
         pieces.truncate(at_once);
         let pieces = RefCell::new(pieces);
-        let put = self.compare("put", [bytes, at_once], Direction::Write, &mut |count| {
+        let put = self.compare("put", [bytes, at_once], Opcode::Write, &mut |count| {
             let pieces = pieces.borrow();
             self.e.timed(count, |_| {
                 job.scope(|scope| {
@@ -216,7 +216,7 @@ impl Registered<'_> {
                 })
             })
         })?;
-        let get = self.compare("get", [bytes, at_once], Direction::Read, &mut |count| {
+        let get = self.compare("get", [bytes, at_once], Opcode::Read, &mut |count| {
             let mut pieces = pieces.borrow_mut();
             self.e.timed(count, |_| {
                 job.scope(|scope| {

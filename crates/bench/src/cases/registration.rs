@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hydrant_conduit::{Conduit, Cost, Permission, measure::fit};
-use hydrant_verbs::{Bare, Options};
+use hydrant_verbs::{Bare, VerbsOptions};
 use parking_lot::Mutex;
 
 use crate::ensemble::Ensemble;
@@ -95,7 +95,7 @@ fn raw_calls(network: &str) -> Result<Option<Register>, String> {
     }
     Ok(match network {
         "verbs" => {
-            let bare = Bare::open(&Options::default(), 0, PAGE).map_err(described)?;
+            let bare = Bare::open(&VerbsOptions::default(), 0, PAGE).map_err(described)?;
             Some(Box::new(move |memory| {
                 bare.register(memory).map_err(described)
             }))

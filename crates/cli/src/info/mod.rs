@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use clap::Args;
 use hydrant::Settings;
 use hydrant::settings::{Origin, SettingRow};
-use hydrant_conduit::{Cost, Error, Registration};
+use hydrant_conduit::{Cost, Error, RegistrationCaps};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -162,10 +162,10 @@ fn verbs() -> Fact {
         Ok(ports) => ports.join(", "),
         Err(why) => return verbs(format!("absent: {why}")),
     };
-    let options = hydrant_verbs::Options {
+    let options = hydrant_verbs::VerbsOptions {
         devices: settings.verbs_device,
         gid_index: settings.verbs_gid,
-        ..hydrant_verbs::Options::default()
+        ..hydrant_verbs::VerbsOptions::default()
     };
     match hydrant_verbs::probe(&options) {
         Ok(costs) => with_costs(
@@ -184,7 +184,7 @@ fn buffers() -> Fact {
     const PEERS: usize = 128;
     let settings = Settings::of_env();
     let window = settings.verbs_window;
-    let of_a_peer = hydrant_verbs::Options::default().buffers_for_a_peer(window);
+    let of_a_peer = hydrant_verbs::VerbsOptions::default().buffers_for_a_peer(window);
     let [each, all] = [of_a_peer, PEERS * of_a_peer].map(|bytes| units::bytes(bytes as f64));
     fact(
         "verbs buffers",
@@ -198,7 +198,7 @@ fn buffers() -> Fact {
 }
 
 /// The cost of registration with emulated NICs, or the reason why there are none.
-fn pinned(found: Result<Registration, Error>) -> Fact {
+fn pinned(found: Result<RegistrationCaps, Error>) -> Fact {
     let meaning = "ranks of one host, whose memory is reached where it is pinned, as by a NIC";
     match found {
         Ok(found) => {

@@ -30,7 +30,7 @@ pub use limits::{memlock, pinnable, remedy};
 pub use place::{Place, take};
 pub use runs::{MOST_LOOPS, Runs, RunsPart};
 pub use segment::Segment;
-pub use stores::Stores;
+pub use stores::StoreTimes;
 pub use window::{Fault, Line, Window, Word32};
 
 /// Bytes of a page on this machine.

@@ -49,7 +49,7 @@ pub(super) enum Sort {
 ///
 /// The writer changes the times. With several writers, some copies are not counted.
 #[derive(Debug)]
-pub struct Stores {
+pub struct StoreTimes {
     /// The factor by which cached stores may take longer.
     worth: u64,
     /// The recent ticks of the processor's clock for a KiB, by the [`Sort`].
@@ -59,14 +59,14 @@ pub struct Stores {
     copies: AtomicU32,
 }
 
-impl Default for Stores {
+impl Default for StoreTimes {
     /// For memory that is larger than a processor's own cache.
     fn default() -> Self {
         Self::with(WORTH)
     }
 }
 
-impl Stores {
+impl StoreTimes {
     /// For memory that fits a processor's own cache.
     #[must_use]
     pub fn to_own_cache() -> Self {
@@ -158,7 +158,7 @@ mod tests {
 
     /// Copies 16 KiB `count` times, with these ticks for each sort. Returns the number of copies
     /// past the caches.
-    fn past(stores: &Stores, [cached, non_temporal]: [u64; 2], count: u32) -> u32 {
+    fn past(stores: &StoreTimes, [cached, non_temporal]: [u64; 2], count: u32) -> u32 {
         let mut past = 0;
         for _ in 0..count {
             let sort = stores.next();
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_faster_stores_are_used_after_threads_move() {
-        let stores = Stores::default();
+        let stores = StoreTimes::default();
         let (near, far) = ([1500, 900], [15_000, 1000]);
         // The first trial comes after eight copies, and the later ones less often.
         assert!(past(&stores, near, 256) <= 33);
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn an_interrupted_copy_counts_little() {
-        let stores = Stores::default();
+        let stores = StoreTimes::default();
         past(&stores, [1500, 900], 4096);
         stores.took(Sort::Cached, u64::MAX, 16 << 10);
         assert!(past(&stores, [1500, 900], 320) <= 2);
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn an_interrupted_first_copy_is_forgotten_with_the_second() {
-        let stores = Stores::default();
+        let stores = StoreTimes::default();
         assert_eq!(stores.next(), Sort::Cached);
         stores.took(Sort::Cached, 30_000_000, 16 << 10);
         assert!(past(&stores, [1500, 900], 2 * TRIAL) <= TRIAL + 33);
@@ -209,7 +209,7 @@ mod tests {
     /// The first copies of both sorts touch pages. Only trials update the time past the caches.
     #[test]
     fn first_touches_are_soon_forgotten() {
-        let stores = Stores::default();
+        let stores = StoreTimes::default();
         past(&stores, [40_000, 30_000], 32);
         past(&stores, [15_000, 1000], 256);
         assert!(past(&stores, [15_000, 1000], 256) >= 200);
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn stores_do_not_wait_for_the_readers_own_cache() {
-        let stores = Stores::to_own_cache();
+        let stores = StoreTimes::to_own_cache();
         past(&stores, [1500, 900], 4096);
         assert!(past(&stores, [1500, 900], 2560) >= 2540);
         // The same processor.

@@ -16,7 +16,7 @@ use bytemuck::Pod;
 use super::{
     accumulate::{self, Factor},
     copy,
-    stores::{self, Sort, Stores},
+    stores::{self, Sort, StoreTimes},
 };
 
 /// The reason why a window refused an access.
@@ -148,7 +148,7 @@ impl Window {
         &self,
         offset: usize,
         data: &[u8],
-        stores: &Stores,
+        stores: &StoreTimes,
     ) -> Result<(), Fault> {
         if data.len() < stores::LONG {
             self.write(offset, data)
@@ -163,7 +163,7 @@ impl Window {
         &self,
         offset: usize,
         data: &[u8],
-        stores: &Stores,
+        stores: &StoreTimes,
     ) -> Result<(), Fault> {
         stores.copy(data.len(), |sort| match sort {
             Sort::Cached => self.write(offset, data),

@@ -1,7 +1,7 @@
 //! The conditions to deregister, to register, and to evict at the limit.
 
 use super::region::RegionState;
-use super::{Action, Plan, RegionId};
+use super::{HelperTask, Plan, RegionId};
 use crate::time::Time;
 
 /// The number of neighbours checked that would be torn by a deregistration.
@@ -9,7 +9,7 @@ const MOST_TORN: usize = 8;
 
 impl Plan {
     /// The deregistration condition.
-    pub(super) fn reconsider(&mut self, id: RegionId, now: Time) -> Option<Action> {
+    pub(super) fn reconsider(&mut self, id: RegionId, now: Time) -> Option<HelperTask> {
         let region = self.regions.at(id);
         if region.state != RegionState::Registered || region.is_held {
             return None;
@@ -63,7 +63,7 @@ impl Plan {
     }
 
     /// Deregisters spared regions, once that is worth its cost.
-    pub(super) fn give_up_spared(&mut self, now: Time) -> Option<Action> {
+    pub(super) fn give_up_spared(&mut self, now: Time) -> Option<HelperTask> {
         while let Some(id) = self.regions.first_spared()
             && self.worth.affords(self.regions.at(id).spared_ns, now)
         {
@@ -77,12 +77,12 @@ impl Plan {
         None
     }
 
-    pub(super) fn deregister(&mut self, id: RegionId) -> Action {
+    pub(super) fn deregister(&mut self, id: RegionId) -> HelperTask {
         let region = self.regions.at_mut(id);
         region.state = RegionState::Deregistering;
         let memory = region.memory;
         self.regions.settle(id);
-        Action::Deregister { id, region: memory }
+        HelperTask::Deregister { id, region: memory }
     }
 
     /// Queues a region for registration at its present deadline, or takes it out of the queue. An idle region also
@@ -104,7 +104,7 @@ impl Plan {
     }
 
     /// Drops forecasts whose use is overdue by a period.
-    pub(super) fn expire(&mut self, now: Time) -> Option<Action> {
+    pub(super) fn expire(&mut self, now: Time) -> Option<HelperTask> {
         while let Some((at, id)) = self.regions.first_overdue()
             && at <= now
         {
@@ -134,7 +134,7 @@ impl Plan {
     }
 
     /// The registration condition.
-    pub(super) fn register_first(&mut self, now: Time) -> Option<Action> {
+    pub(super) fn register_first(&mut self, now: Time) -> Option<HelperTask> {
         while let Some(first) = self.queue.first() {
             let bytes = self.regions.at(first.region).bytes();
             let done = now.after(self.to_delay_ns(bytes));
@@ -163,14 +163,14 @@ impl Plan {
         None
     }
 
-    fn register(&mut self, id: RegionId, now: Time) -> Action {
+    fn register(&mut self, id: RegionId, now: Time) -> HelperTask {
         let region = self.regions.at_mut(id);
         region.state = RegionState::Registering;
         region.registered_from = now;
         let region = region.memory;
         self.regions.settle(id);
         self.registered_bytes = self.registered_bytes.saturating_add(region.bytes);
-        Action::Register { id, region }
+        HelperTask::Register { id, region }
     }
 
     /// The registered region needed last, if that need is after `wanted`, and if such regions together make enough

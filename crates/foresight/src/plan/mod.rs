@@ -1,7 +1,7 @@
 //! The helper's plan: when to deregister regions, and when to register them again (§3.2).
 //!
 //! [`Plan`] hears of each communication as the helper reads it from the deregistration queue, and of the time. It
-//! returns at most one [`Action`] at a time, which the helper carries out and reports. The helper's loop takes turns
+//! returns at most one [`HelperTask`] at a time, which the helper carries out and reports. The helper's loop takes turns
 //! between both queues, as the paper's does:
 //!
 //! ```text
@@ -30,7 +30,6 @@
 //!   and operations evict unused regions.
 //! - The registered bytes stay within a limit: the region needed last is evicted.
 
-mod action;
 mod bound;
 mod config;
 mod decide;
@@ -39,6 +38,7 @@ mod region;
 mod regions;
 mod report;
 mod shared;
+mod task;
 mod tree;
 mod worth;
 
@@ -50,7 +50,6 @@ use crate::predictor::{Observation, Predictor, Update};
 use crate::signature::{Signature, SignatureContext};
 use crate::time::Time;
 
-pub use action::{Action, ERRORS, RegionId, Stats, ThreadId};
 use bound::RoomBound;
 pub use config::{Invalid, PlanConfig};
 use queue::RegistrationQueue;
@@ -58,6 +57,7 @@ use region::RegionState;
 use regions::Regions;
 use shared::SharedPages;
 pub use shared::{Change, SharedPage};
+pub use task::{ERRORS, HelperTask, RegionId, Stats, ThreadId};
 use worth::Worth;
 
 /// The state of a helper's plan.
@@ -138,7 +138,7 @@ impl Plan {
         thread: ThreadId,
         communication: &Communication,
         now: Time,
-    ) -> Option<Action> {
+    ) -> Option<HelperTask> {
         let wanted = communication.outcome.wants_registration();
         let bytes = communication.region.bytes;
         let lead_ns = self.lead_ns(communication, bytes);
@@ -202,7 +202,7 @@ impl Plan {
     }
 
     /// Acts on due work: the most urgent registration, and overdue uses.
-    pub fn next_action(&mut self, now: Time) -> Option<Action> {
+    pub fn next_action(&mut self, now: Time) -> Option<HelperTask> {
         let over = self.expire(now).or_else(|| self.give_up_spared(now));
         over.or_else(|| self.register_first(now))
     }
@@ -234,7 +234,7 @@ impl Plan {
 
     /// Prepares the helper to rest with nothing registered: returns the next deregistration, even of an expected
     /// region. Regions in use stay.
-    pub fn rest(&mut self) -> Option<Action> {
+    pub fn rest(&mut self) -> Option<HelperTask> {
         let (_, id) = self.regions.last_needed()?;
         Some(self.deregister(id))
     }

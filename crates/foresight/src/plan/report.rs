@@ -1,7 +1,7 @@
 //! The helper's reports on its actions.
 
 use super::region::RegionState;
-use super::{Action, Plan, RegionId};
+use super::{HelperTask, Plan, RegionId};
 use crate::communication::Region;
 use crate::time::Time;
 
@@ -36,7 +36,7 @@ impl Plan {
     /// # Panics
     ///
     /// As [`registered`](Self::registered).
-    pub fn registered_late(&mut self, id: RegionId, now: Time) -> Option<Action> {
+    pub fn registered_late(&mut self, id: RegionId, now: Time) -> Option<HelperTask> {
         self.registered(id);
         self.regions.at_mut(id).is_ahead = false;
         self.reconsider(id, now)
@@ -98,7 +98,7 @@ impl Plan {
     /// # Panics
     ///
     /// If the region is not among the [neighbours](Self::neighbours).
-    pub fn torn(&mut self, id: RegionId, now: Time) -> Option<Action> {
+    pub fn torn(&mut self, id: RegionId, now: Time) -> Option<HelperTask> {
         self.charge_for(id, self.again_ns(id), now);
         let region = self.regions.at_mut(id);
         assert!(region.can_go(), "the region is not registered");
@@ -109,7 +109,7 @@ impl Plan {
         }
         region.state = RegionState::Registering;
         self.regions.settle(id);
-        Some(Action::Register { id, region: memory })
+        Some(HelperTask::Register { id, region: memory })
     }
 
     /// Reports that a region could not be deregistered because it is in use; its next record decides.
@@ -133,7 +133,7 @@ impl Plan {
 
     /// Decides again about a region that was [still used](Self::still_used) and may be free by now. Returns nothing
     /// if its next record came before.
-    pub fn try_again(&mut self, id: RegionId, now: Time) -> Option<Action> {
+    pub fn try_again(&mut self, id: RegionId, now: Time) -> Option<HelperTask> {
         if !self.is_in_use(id) {
             return None;
         }

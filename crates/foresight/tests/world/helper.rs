@@ -1,7 +1,7 @@
 //! The helper: the loop in the plan's documentation.
 
 use super::registrations::{Deregistration, EntryId, Registrations};
-use hydrant_foresight::plan::{Action, Plan, RegionId, ThreadId};
+use hydrant_foresight::plan::{HelperTask, Plan, RegionId, ThreadId};
 use hydrant_foresight::queue::RecordReader;
 use hydrant_foresight::{Costs, Region, Time};
 
@@ -121,7 +121,7 @@ impl SimulatedHelper {
         }
     }
 
-    fn used(&mut self) -> Option<Action> {
+    fn used(&mut self) -> Option<HelperTask> {
         let count = self.readers.len();
         for offset in 0..count {
             let at = (self.turn + offset) % count;
@@ -135,10 +135,10 @@ impl SimulatedHelper {
         None
     }
 
-    fn begin(&mut self, action: Action, registrations: &Registrations) {
+    fn begin(&mut self, action: HelperTask, registrations: &Registrations) {
         match action {
-            Action::Register { id, region } => self.register(id, region, registrations),
-            Action::Deregister { id, region } => self.deregister(id, region, registrations),
+            HelperTask::Register { id, region } => self.register(id, region, registrations),
+            HelperTask::Deregister { id, region } => self.deregister(id, region, registrations),
         }
     }
 

@@ -12,7 +12,7 @@
 //! # Caches
 //!
 //! Data for one reader is written through the caches if writer and reader share one, which the writer
-//! [measures](Stores). Otherwise it is written past them, as is data for several readers. Writing through a
+//! [measures](StoreTimes). Otherwise it is written past them, as is data for several readers. Writing through a
 //! shared cache is faster only if the slot is no longer in the reader's own cache. So the boards of the
 //! team of all ranks are larger than such a cache if there are two ranks, and each stream
 //! [begins](first_slot) at another slot. Other boards are written past the caches unless writer and reader
@@ -41,7 +41,7 @@ use std::sync::atomic::{
 
 use hydrant_conduit::{
     Line, Window,
-    memory::{Fault, Stores},
+    memory::{Fault, StoreTimes},
 };
 
 use super::{
@@ -94,7 +94,7 @@ pub(super) struct Board {
     attach_announced: Vec<AtomicBool>,
     me: usize,
     /// By member: the kind of store that is faster for data which that member alone reads.
-    stores: Vec<Stores>,
+    stores: Vec<StoreTimes>,
     /// By member: calls of [`prefers_board`](Self::prefers_board), for occasional trials.
     board_trials: Vec<AtomicU32>,
 }
@@ -175,9 +175,9 @@ impl Board {
             stores: (peers.iter())
                 .map(|_| {
                     if len > BOARD {
-                        Stores::default()
+                        StoreTimes::default()
                     } else {
-                        Stores::to_own_cache()
+                        StoreTimes::to_own_cache()
                     }
                 })
                 .collect(),

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use hydrant_foresight::{
     Communication, Region, RegistrationOutcome, Time,
-    plan::{Action, Change, Plan, PlanConfig, RegionId, ThreadId},
+    plan::{Change, HelperTask, Plan, PlanConfig, RegionId, ThreadId},
     queue::RecordReader,
 };
 use hydrant_pinning::{GivenUp, Run};
@@ -304,9 +304,9 @@ impl Helper {
         is_something
     }
 
-    fn carry_out(&mut self, action: Action, registration: &Registration, plan: &mut Plan) {
+    fn carry_out(&mut self, action: HelperTask, registration: &Registration, plan: &mut Plan) {
         match action {
-            Action::Register { id, region } => {
+            HelperTask::Register { id, region } => {
                 let foreseen = registration.foresee(region.addr, region.bytes);
                 let ahead = registration.stats().local.ahead;
                 self.foreseeing.registered_ahead.store(ahead, SeqCst);
@@ -318,7 +318,7 @@ impl Helper {
                     }
                 }
             }
-            Action::Deregister { id, region } => {
+            HelperTask::Deregister { id, region } => {
                 if !self.evict((id, region), registration, plan) {
                     self.recheck_later(id, UnfinishedKind::InUse);
                 }
@@ -380,7 +380,7 @@ impl Helper {
                 None => self.unfinished.put_back(it, now),
             },
             UnfinishedKind::InUse => match plan.try_again(it.region, now) {
-                Some(Action::Deregister { id, region }) => {
+                Some(HelperTask::Deregister { id, region }) => {
                     let is_evicted = self.evict((id, region), registration, plan);
                     if !is_evicted {
                         self.unfinished.put_back(it, now);

@@ -23,7 +23,7 @@ use super::remote;
 use crate::{
     progress::Progress,
     stripe::Striped,
-    uses::{MemoryState, RemoteUse, Use, Uses},
+    uses::{MemoryState, MemoryUse, RemoteUse, Uses},
 };
 
 /// Shorter uses are not worth a registration of their own (Li §2, Tezuka §2). They stay registered
@@ -289,7 +289,7 @@ impl Recorder {
 }
 
 impl Uses for Recorder {
-    fn used(&self, it: &Use) {
+    fn used(&self, it: &MemoryUse) {
         let mut stack = [0; FRAMES];
         stack[0] = it.site;
         let outcome = match it.state {

@@ -9,7 +9,7 @@
 
 use hydrant_foresight::{
     Communication, CommunicationKind, Costs, FRAMES, LinearCost, Region, RegistrationOutcome, Time,
-    plan::{Action, Invalid, Plan, PlanConfig, RegionId, Stats, ThreadId},
+    plan::{HelperTask, Invalid, Plan, PlanConfig, RegionId, Stats, ThreadId},
     sharing::Sharing,
 };
 use hydrant_pinning::{Attached, Detached};
@@ -224,13 +224,13 @@ impl RemotePlan {
         id.is_some_and(|id| self.unfinished.is_moving(id, region))
     }
 
-    fn carry_out(&mut self, action: Action, registration: &Registration, now: Time) {
+    fn carry_out(&mut self, action: HelperTask, registration: &Registration, now: Time) {
         match action {
-            Action::Register { id, region } => match self.attach(region, registration) {
+            HelperTask::Register { id, region } => match self.attach(region, registration) {
                 Attached::Coming => self.unfinished.add(id, UnfinishedKind::Moving(region), now),
                 attached => self.moved_to((id, region), attached, registration, now),
             },
-            Action::Deregister { id, region } => self.give_back((id, region), registration),
+            HelperTask::Deregister { id, region } => self.give_back((id, region), registration),
         }
     }
 
@@ -338,7 +338,7 @@ mod tests {
             // Each is used once, and not expected again.
             let it = Communication { region, ..it };
             match remote.plan.used(remote.threads[0], &it, Time(1000 * page)) {
-                Some(Action::Deregister { id, .. }) => _ = remote.plan.deregistered(id),
+                Some(HelperTask::Deregister { id, .. }) => _ = remote.plan.deregistered(id),
                 other => panic!("{other:?}"),
             }
             assert!(remote.region_keys.len() <= 2 * remote.plan.regions() + 1);

@@ -149,7 +149,7 @@ impl AllUnfinished {
 mod tests {
     use hydrant_foresight::{
         Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome,
-        plan::{Action, Plan, PlanConfig, ThreadId},
+        plan::{HelperTask, Plan, PlanConfig, ThreadId},
     };
 
     use super::*;
@@ -174,7 +174,7 @@ mod tests {
             stack: [1; FRAMES],
         };
         match plan.used(thread, &used, Time(1)) {
-            Some(Action::Deregister { id, .. }) => id,
+            Some(HelperTask::Deregister { id, .. }) => id,
             other => panic!("{other:?}"),
         }
     }

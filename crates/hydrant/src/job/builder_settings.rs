@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hydrant_launch::Kind;
+use hydrant_launch::BootstrapKind;
 use hydrant_smp::Foreign;
 
 use super::JobBuilder;

@@ -86,9 +86,9 @@ fn absent(conduit: &str, feature: &str) -> Error {
     Error::Conduit(ConduitError::Unreachable(cause))
 }
 
-fn smp_options(builder: &JobBuilder, segment: usize, extents: usize) -> hydrant_smp::Options {
+fn smp_options(builder: &JobBuilder, segment: usize, extents: usize) -> hydrant_smp::SmpOptions {
     let settings = &builder.settings;
-    hydrant_smp::Options {
+    hydrant_smp::SmpOptions {
         segment,
         slots: settings.ring_slots,
         payload: settings.ring_payload,
@@ -99,10 +99,10 @@ fn smp_options(builder: &JobBuilder, segment: usize, extents: usize) -> hydrant_
 }
 
 #[cfg(feature = "verbs")]
-fn verbs_options(builder: &JobBuilder, segment: usize) -> hydrant_verbs::Options {
+fn verbs_options(builder: &JobBuilder, segment: usize) -> hydrant_verbs::VerbsOptions {
     let settings = &builder.settings;
-    let usual = hydrant_verbs::Options::default();
-    hydrant_verbs::Options {
+    let usual = hydrant_verbs::VerbsOptions::default();
+    hydrant_verbs::VerbsOptions {
         segment,
         extents: settings.extents.unwrap_or(usual.extents),
         devices: settings.verbs_device.clone(),

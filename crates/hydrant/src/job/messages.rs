@@ -320,7 +320,7 @@ impl Job {
             let tag = self.handler_of(function)?.number;
             self.progress().check_rank(rank)?;
             return self
-                .begin_large_call(rank, tag, argument, CallAnswer::Report)
+                .begin_large_call(rank, tag, argument, AnswerKind::Report)
                 .map(drop);
         }
         self.request_medium(rank, self.handler_of(function)?, &[], &argument)
@@ -349,7 +349,7 @@ impl Job {
         progress.check_rank(rank)?;
         progress.check_running()?;
         if argument.len() > progress.conduit().caps().max_payload {
-            return self.begin_large_call(rank, tag, argument, CallAnswer::Result);
+            return self.begin_large_call(rank, tag, argument, AnswerKind::Result);
         }
         self.core().messages.calls().begin(rank, None, |id| {
             let message = Message {
@@ -369,7 +369,7 @@ impl Job {
         rank: Rank,
         tag: u16,
         argument: Vec<u8>,
-        answer: CallAnswer,
+        answer: AnswerKind,
     ) -> Result<u64> {
         let core = self.active()?;
         let (progress, calls) = (self.progress(), core.messages.calls());
@@ -381,8 +381,8 @@ impl Job {
                 kind: kind::CALL,
                 tag,
                 args: match answer {
-                    CallAnswer::Report => &args,
-                    CallAnswer::Result => &args[..3],
+                    AnswerKind::Report => &args,
+                    AnswerKind::Result => &args[..3],
                 },
                 payload: &[],
             };
@@ -391,14 +391,14 @@ impl Job {
         if progress::may_wait("lending").is_ok() {
             let (key, lent) = progress::wait_for(progress, lending)??;
             return calls.begin(rank, Some(lent), |id| {
-                if let CallAnswer::Report = answer {
+                if let AnswerKind::Report = answer {
                     calls.make_one_way(id);
                 }
                 send(progress, id, key)
             });
         }
         let id = calls.begin(rank, None, |_| Ok(()))?;
-        if let CallAnswer::Report = answer {
+        if let AnswerKind::Report = answer {
             calls.make_one_way(id);
         }
         let (messages, here) = (Arc::clone(&core.messages), progress.weak());
@@ -431,7 +431,7 @@ impl Job {
 
 /// The answer that a call brings back.
 #[derive(Clone, Copy)]
-enum CallAnswer {
+enum AnswerKind {
     /// Only the report that the function was run or begun.
     Report,
     /// The function's result.

@@ -10,7 +10,7 @@ use std::{
 
 use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
-use hydrant_sim::{Options, Profile, World};
+use hydrant_sim::{Profile, SimOptions, World};
 use rustc_hash::FxBuildHasher;
 
 use crate::{Error, Rank, Result, Settings, segment::SYSTEM};
@@ -29,10 +29,10 @@ impl SimulatedNetwork {
             value: settings.conduit.to_string(),
             expected: format!("a profile ({cause})"),
         })?;
-        let options = Options {
+        let options = SimOptions {
             segment: SYSTEM + settings.heap,
             seed: settings.sim_seed,
-            ..Options::default()
+            ..SimOptions::default()
         };
         Ok(Self(World::new(profile, ranks, options)?))
     }

@@ -1,6 +1,6 @@
 //! Starting a job.
 
-use hydrant_conduit::fork::Origin;
+use hydrant_conduit::fork::CreatorProcess;
 use hydrant_launch::{Bootstrap, JoinOptions};
 use parking_lot::Mutex;
 
@@ -91,7 +91,7 @@ impl JobBuilder {
     /// which may still use it.
     fn launcher(&self) -> Result<Box<dyn Bootstrap>> {
         /// The process that joined last, and its rank.
-        static JOINED: Mutex<Option<(Origin, Rank)>> = Mutex::new(None);
+        static JOINED: Mutex<Option<(CreatorProcess, Rank)>> = Mutex::new(None);
         // The lock is not held while a thread waits, so a child rarely finds it taken.
         let before = JOINED.try_lock().and_then(|joined| *joined);
         if let Some((origin, rank)) = before
@@ -104,7 +104,7 @@ impl JobBuilder {
             mpi_communicator: self.mpi_communicator,
             ..JoinOptions::default()
         })?;
-        *JOINED.lock() = Some((Origin::here(), Rank(bootstrap.rank())));
+        *JOINED.lock() = Some((CreatorProcess::here(), Rank(bootstrap.rank())));
         if bootstrap.rank() == 0 {
             self.settings.warn_unknown();
         }

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU8, Ordering::Relaxed},
 };
 
-use hydrant_conduit::{WakeWord, Word32, fork::Origin, memory::Gate};
+use hydrant_conduit::{WakeWord, Word32, fork::CreatorProcess, memory::Gate};
 
 use crate::{
     Error, Rank, Result,
@@ -52,7 +52,7 @@ pub(crate) struct Block {
     pub(crate) by_nics: bool,
     state: AtomicU8,
     /// The process that joined.
-    origin: Origin,
+    origin: CreatorProcess,
 }
 
 /// The means by which a job reaches its memory.
@@ -150,7 +150,7 @@ impl Block {
             } else {
                 LIVE
             }),
-            origin: Origin::here(),
+            origin: CreatorProcess::here(),
         })
     }
 

@@ -87,7 +87,7 @@ use std::{
 
 use hydrant_conduit::{
     Conduit, Message,
-    fork::{Origin, Presence},
+    fork::{CreatorProcess, Presence},
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -197,7 +197,7 @@ pub(crate) struct Progress {
     errands: Mutex<Vec<Arc<dyn Errand>>>,
     errands_open: AtomicU32,
     /// Identifies the process that joined.
-    origin: Origin,
+    origin: CreatorProcess,
     /// Present while the job is active here; ended once, when this rank leaves.
     running: Presence,
     /// True once every waiter for a peer is told that the job is over.
@@ -222,7 +222,7 @@ impl Progress {
         // map no memory but share the cores.
         let ranks_here = conduit.caps().host_ranks as usize;
         let cores = host_cores(settings);
-        let origin = Origin::here();
+        let origin = CreatorProcess::here();
         crate::stripe::share_in_children();
         Self {
             rank: conduit.rank(),

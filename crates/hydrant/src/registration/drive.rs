@@ -6,7 +6,7 @@ use std::{cell::Cell, collections::VecDeque};
 
 use hydrant_conduit::{Access, Delivery, Key, Local, Remote, Ticket};
 use hydrant_pinning::{
-    AccessVerdict, Action, Cause, Decisions, Direction, Engine, Impossible, Message,
+    AccessVerdict, Action, Cause, Decisions, Direction, Engine, EngineMessage, Impossible,
     OutgoingMessage, Refusal, Run,
     wire::{Move, PullDestination},
 };
@@ -26,7 +26,7 @@ pub(crate) trait Carrier: Send + Sync {
     /// # Safety
     /// As [`Conduit::post`](hydrant_conduit::Conduit::post), until the end of the transfer is
     /// reported.
-    unsafe fn post(&self, piece: &Piece) -> Option<Outcome>;
+    unsafe fn post(&self, piece: &PieceTransfer) -> Option<Outcome>;
 
     /// Local completion: a put of the engine no longer needs its source.
     fn locally_complete(&self, ticket: Ticket);
@@ -36,7 +36,7 @@ pub(crate) trait Carrier: Send + Sync {
 }
 
 /// A transfer that the engine decided: one piece of an operation of this rank or of a peer.
-pub(crate) struct Piece {
+pub(crate) struct PieceTransfer {
     /// Its number in the engine.
     pub(crate) id: u64,
     pub(crate) access: Access,
@@ -202,7 +202,7 @@ impl Registration {
                     Direction::Put => Access::put(peer, remote, local, len),
                     Direction::Get => Access::get(peer, remote, local, len),
                 };
-                let piece = Piece { id, access };
+                let piece = PieceTransfer { id, access };
                 let posted = self.post(&piece);
                 if let Some(op) = last_of {
                     self.report_local_completion(op);
@@ -257,7 +257,7 @@ impl Registration {
         self.carrier.get()?.upgrade()
     }
 
-    fn post(&self, piece: &Piece) -> Option<Outcome> {
+    fn post(&self, piece: &PieceTransfer) -> Option<Outcome> {
         match self.carrier() {
             // SAFETY: 1. The own memory is the buffer of an operation in flight, which its caller
             //            keeps valid, or it is registered and held for a peer.
@@ -282,7 +282,7 @@ impl Registration {
 
     /// Handles a message of a peer's engine.
     fn message(&self, from: Rank, bytes: &[u8]) {
-        let (message, data) = match Message::decode(bytes) {
+        let (message, data) = match EngineMessage::decode(bytes) {
             Ok(decoded) => decoded,
             Err(hydrant_pinning::wire::Malformed(what)) => {
                 return self.progress.malformed(from, what);
@@ -327,7 +327,7 @@ impl Registration {
 
     /// Returns the own memory that a peer no longer uses according to a message, if a caller waits
     /// for that.
-    fn own_memory_freed_by(&self, message: &Message) -> Option<Vec<(u64, u64)>> {
+    fn own_memory_freed_by(&self, message: &EngineMessage) -> Option<Vec<(u64, u64)>> {
         let runs = given_back(message);
         if runs.is_empty() || !self.uses()?.waits_for_freed() {
             return None;
@@ -358,7 +358,7 @@ impl Registration {
 
 /// Judges a request of a peer for own memory: may the peer have it, and may it stay registered?
 /// Transient memory, named by its address, is only copied.
-fn judge(registration: &Registration, peer: Rank, message: &Message) -> AccessVerdict {
+fn judge(registration: &Registration, peer: Rank, message: &EngineMessage) -> AccessVerdict {
     if !is_offered(registration, peer, message) {
         return AccessVerdict::Refused(Refusal::NotLent);
     }
@@ -368,10 +368,10 @@ fn judge(registration: &Registration, peer: Rank, message: &Message) -> AccessVe
         run.is_ok_and(|run| lent.persistent_until(geometry, run) == run.end())
     };
     let lasts = match message {
-        Message::Move(wanted) => (wanted.needs.iter())
+        EngineMessage::Move(wanted) => (wanted.needs.iter())
             .all(|need| lent.persistent_until(geometry, need.run) == need.run.end()),
-        Message::Pull { from, to, .. } => lasts(*from, bytes_of(to)),
-        Message::Ahead { from, len, .. } => lasts(*from, *len),
+        EngineMessage::Pull { from, to, .. } => lasts(*from, bytes_of(to)),
+        EngineMessage::Ahead { from, len, .. } => lasts(*from, *len),
         _ => true,
     };
     if lasts {
@@ -382,11 +382,11 @@ fn judge(registration: &Registration, peer: Rank, message: &Message) -> AccessVe
 }
 
 /// Returns the own memory that a peer no longer uses according to a message.
-fn given_back(message: &Message) -> &[Run] {
+fn given_back(message: &EngineMessage) -> &[Run] {
     match message {
-        Message::Move(Move { releases: runs, .. })
-        | Message::Release { runs, .. }
-        | Message::Revoked { runs, .. } => runs,
+        EngineMessage::Move(Move { releases: runs, .. })
+        | EngineMessage::Release { runs, .. }
+        | EngineMessage::Revoked { runs, .. } => runs,
         _ => &[],
     }
 }
@@ -398,20 +398,20 @@ fn bytes_of(places: &[PullDestination]) -> u64 {
 }
 
 /// Returns whether a peer may have the own memory that a message asks for.
-fn is_offered(registration: &Registration, peer: Rank, message: &Message) -> bool {
+fn is_offered(registration: &Registration, peer: Rank, message: &EngineMessage) -> bool {
     let lent = &registration.lent;
     match message {
-        Message::Move(Move { region, needs, .. }) => {
+        EngineMessage::Move(Move { region, needs, .. }) => {
             let geometry = registration.geometry;
             (needs.iter()).all(|need| lent.covers(peer, *region, geometry, need.run))
         }
-        Message::Get {
+        EngineMessage::Get {
             region, from, len, ..
         } => lent.is_lent(peer, *region, (*from, u64::from(*len))),
-        Message::Pull {
+        EngineMessage::Pull {
             region, from, to, ..
         } => lent.is_lent(peer, *region, (*from, bytes_of(to))),
-        Message::Ahead { region, from, len } => lent.is_lent(peer, *region, (*from, *len)),
+        EngineMessage::Ahead { region, from, len } => lent.is_lent(peer, *region, (*from, *len)),
         _ => true,
     }
 }

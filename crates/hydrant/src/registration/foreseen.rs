@@ -9,15 +9,15 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_pinning::{
-    AccessVerdict, Attached, CrowdedOut, Detached, Direction, GivenUp, Message, Region, Run,
-    wire::Move,
+    AccessVerdict, Attached, CrowdedOut, Detached, Direction, EngineMessage, GivenUp, RegionNumber,
+    Run, wire::Move,
 };
 use parking_lot::Mutex;
 
 use super::Registration;
 use crate::{
     Rank,
-    uses::{MemoryState, Use, UseKind, Uses, site_or_peer},
+    uses::{MemoryState, MemoryUse, UseKind, Uses, site_or_peer},
 };
 
 /// The outcome of a registration ahead of use.
@@ -61,12 +61,14 @@ impl Registration {
     pub(super) fn use_by_peer(
         &self,
         peer: Rank,
-        message: &Message,
+        message: &EngineMessage,
         verdict: AccessVerdict,
-    ) -> Option<Use> {
+    ) -> Option<MemoryUse> {
         self.uses()?;
         let region = match message {
-            Message::Move(Move { region, .. }) | Message::Pull { region, .. } => region.0,
+            EngineMessage::Move(Move { region, .. }) | EngineMessage::Pull { region, .. } => {
+                region.0
+            }
             _ => return None,
         };
         if self.lent.suppresses_uses(region) {
@@ -74,7 +76,7 @@ impl Registration {
         }
         let geometry = self.geometry;
         let (kind, addr, len) = match message {
-            Message::Move(Move { write, needs, .. }) => {
+            EngineMessage::Move(Move { write, needs, .. }) => {
                 let (first, last) = (needs.first()?, needs.last()?);
                 let start = geometry.address_of(first.run.first);
                 let kind = if *write {
@@ -85,7 +87,7 @@ impl Registration {
                 let end = geometry.address_of(last.run.end());
                 (kind, start, end.saturating_sub(start))
             }
-            Message::Pull { from, to, .. } => {
+            EngineMessage::Pull { from, to, .. } => {
                 let len = to
                     .iter()
                     .fold(0_u64, |sum, place| sum.saturating_add(place.len));
@@ -97,7 +99,7 @@ impl Registration {
             AccessVerdict::Fine => self.state_of_own(addr, len),
             AccessVerdict::Copy | AccessVerdict::Refused(_) => MemoryState::Elsewhere,
         };
-        Some(Use {
+        Some(MemoryUse {
             kind,
             addr,
             len,
@@ -185,7 +187,7 @@ impl Registration {
     pub(crate) fn attach(&self, peer: Rank, key: u64, place: (u64, u64)) -> Attached {
         let mut attached = Attached::No;
         self.step(&[], |engine, out| {
-            let there = (peer.0, Region(key));
+            let there = (peer.0, RegionNumber(key));
             // A grant for writes also allows reads.
             let outcome = engine.attach(there, place, Direction::Put, out);
             attached = outcome.unwrap_or(Attached::No);

@@ -1,5 +1,5 @@
 //! Own memory that peers may name: the segment and exposed buffers. A request is judged by the
-//! [`Region`] that it means, never by the address alone: the next buffer at an address is another
+//! [`RegionNumber`] that it means, never by the address alone: the next buffer at an address is another
 //! region.
 
 use std::sync::atomic::{
@@ -8,7 +8,7 @@ use std::sync::atomic::{
 };
 
 use hydrant_conduit::{Key, Rank};
-use hydrant_pinning::{Geometry, Refusal, Region, Run};
+use hydrant_pinning::{Geometry, Refusal, RegionNumber, Run};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -294,7 +294,7 @@ impl LentMemory {
     pub(super) fn while_lent(
         &self,
         to: Rank,
-        region: Region,
+        region: RegionNumber,
         (addr, len): AddressRange,
         act: impl FnOnce() -> bool,
     ) -> bool {
@@ -311,12 +311,12 @@ impl LentMemory {
     }
 
     /// Returns whether a peer may name these bytes of a region.
-    pub(super) fn is_lent(&self, to: Rank, region: Region, place: AddressRange) -> bool {
+    pub(super) fn is_lent(&self, to: Rank, region: RegionNumber, place: AddressRange) -> bool {
         self.while_lent(to, region, place, || true)
     }
 
     /// Returns the reason why a peer could not reach bytes that it named.
-    pub(super) fn why_not(&self, to: Rank, region: Region, place: AddressRange) -> Refusal {
+    pub(super) fn why_not(&self, to: Rank, region: RegionNumber, place: AddressRange) -> Refusal {
         if self.is_lent(to, region, place) {
             Refusal::NotMapped
         } else {
@@ -326,7 +326,13 @@ impl LentMemory {
 
     /// Returns whether a peer may have buckets registered. Each must hold a part of the region,
     /// because pages are registered as a whole.
-    pub(super) fn covers(&self, to: Rank, region: Region, geometry: Geometry, run: Run) -> bool {
+    pub(super) fn covers(
+        &self,
+        to: Rank,
+        region: RegionNumber,
+        geometry: Geometry,
+        run: Run,
+    ) -> bool {
         let place = match Key(region.0) {
             Key::SEGMENT => Some(self.segment),
             Key::ANY => self.anywhere.then_some(EVERYTHING),
@@ -358,8 +364,8 @@ mod tests {
         LentMemory::new(Rank(0), SEGMENT, false, false)
     }
 
-    fn region(key: u64) -> Region {
-        Region(key)
+    fn region(key: u64) -> RegionNumber {
+        RegionNumber(key)
     }
 
     #[test]
@@ -442,15 +448,15 @@ mod tests {
         let geometry = Geometry::new(4096, 4096).expect("a page");
         let run = |first, count| Run { first, count };
         let key = lent.lend((0x5800, 0x1000));
-        let covers = |region: Region, run| lent.covers(PEER, region, geometry, run);
+        let covers = |region: RegionNumber, run| lent.covers(PEER, region, geometry, run);
         assert!(!covers(region(key), run(5, 2)), "the peer was not informed");
         let _ = lent.inform(PEER, key);
         assert!(covers(region(key), run(5, 2)));
         assert!(!covers(region(key), run(5, 3)));
         assert!(!covers(region(key), run(4, 2)));
-        assert!(!covers(Region(Key::ANY.0), run(5, 1)));
+        assert!(!covers(RegionNumber(Key::ANY.0), run(5, 1)));
         let first = geometry.bucket_of(SEGMENT.0);
-        assert!(covers(Region(Key::SEGMENT.0), run(first, 100)));
-        assert!(!covers(Region(Key::SEGMENT.0), run(first - 1, 100)));
+        assert!(covers(RegionNumber(Key::SEGMENT.0), run(first, 100)));
+        assert!(!covers(RegionNumber(Key::SEGMENT.0), run(first - 1, 100)));
     }
 }

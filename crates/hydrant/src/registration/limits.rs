@@ -1,7 +1,7 @@
 //! The limits in force: the user's settings within the capabilities of the conduit.
 
-use hydrant_conduit::{Conduit, Registration};
-use hydrant_pinning::{Config, CostModel, Message, Strategy};
+use hydrant_conduit::{Conduit, RegistrationCaps};
+use hydrant_pinning::{Config, CostModel, EngineMessage, Strategy};
 
 use crate::{Error, Result, Settings};
 
@@ -11,11 +11,11 @@ const M_SHARE: (u64, u64) = (4, 10);
 
 pub(super) fn config(
     settings: &Settings,
-    registration: &Registration,
+    registration: &RegistrationCaps,
     conduit: &dyn Conduit,
 ) -> Result<Config> {
     let caps = conduit.caps();
-    let least = Message::MAX_BYTES;
+    let least = EngineMessage::MAX_BYTES;
     if caps.max_payload < 2 * least {
         return Err(Error::other(format!(
             "messages of the conduit {} carry {} bytes, and registration needs {}: if HYDRANT_RING_PAYLOAD or \

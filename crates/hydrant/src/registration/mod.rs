@@ -63,14 +63,14 @@ use std::{
 use hydrant_conduit::{Conduit, Key, Remote, Standing, Ticket};
 use hydrant_launch::Bootstrap;
 use hydrant_pinning::{
-    Advice, Direction, Engine, EngineOperation, Geometry, Hit, Hot, Impossible, KeptHit, Limits,
-    OwnMemory, Strategy, TimedHit, wire::Grant,
+    Advice, BucketLimits, Direction, Engine, EngineOperation, Geometry, Hit, Hot, Impossible,
+    KeptHit, OwnMemory, Strategy, TimedHit, wire::Grant,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
 
 pub(crate) use block::GrantRecord;
-pub(crate) use drive::{Carrier, Piece, failed};
+pub(crate) use drive::{Carrier, PieceTransfer, failed};
 #[cfg(feature = "foresight")]
 pub(crate) use foreseen::Foreseen;
 pub(crate) use loan::Lease;
@@ -117,7 +117,7 @@ pub(crate) struct Registration {
     ended: Mutex<(u64, Vec<Rank>)>,
     strategy: Strategy,
     geometry: Geometry,
-    limits: Limits,
+    limits: BucketLimits,
     /// True if a registration follows the mapping under it. It never does if a bucket has several
     /// pages, because only the mapped part of a bucket is registered.
     follows: bool,
@@ -228,7 +228,7 @@ impl Registration {
     }
 
     /// Returns the limits of registration and its units.
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &BucketLimits {
         &self.limits
     }
 

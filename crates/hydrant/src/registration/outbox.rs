@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use hydrant_conduit::{Access, Key, Local, Posted, Remote, Sent, Window};
-use hydrant_pinning::{Data, Message};
+use hydrant_pinning::{Data, EngineMessage};
 use rustc_hash::FxHashMap;
 
 use super::Registration;
@@ -18,7 +18,7 @@ use crate::{
 /// An entry of the queue of a peer.
 pub(super) enum OutboxEntry {
     /// A message from engine to engine, and the data that follows it.
-    Engine(Message, Data),
+    Engine(EngineMessage, Data),
     /// A message about an exposed buffer. `is_answer`: the peer asked for it.
     Loan { tag: u16, key: u64, is_answer: bool },
     /// No message. The data of this put's buffer was all in earlier messages, so the put is locally
@@ -36,8 +36,8 @@ const FEW: usize = 1;
 const FEW_BYTES: usize = 256;
 
 /// The most bytes of data behind the second message, so that both fit: a conduit carries at least
-/// twice [`Message::MAX_BYTES`].
-const MOST_DATA: u64 = (Message::MAX_BYTES - FEW_BYTES) as u64;
+/// twice [`EngineMessage::MAX_BYTES`].
+const MOST_DATA: u64 = (EngineMessage::MAX_BYTES - FEW_BYTES) as u64;
 
 /// Messages that wait to be sent. Their number is bounded by the own operations in flight, by the
 /// exposed buffers, and by [`MOST_ANSWERS`].
@@ -61,7 +61,7 @@ pub(super) struct Outbox {
 impl OutboxEntry {
     /// Returns whether the peer asked for this.
     fn is_answer(&self) -> bool {
-        use Message::{Fetched, Granted, Pulled, Revoked, Stored};
+        use EngineMessage::{Fetched, Granted, Pulled, Revoked, Stored};
         match self {
             OutboxEntry::Engine(message, _) => matches!(
                 message,
@@ -77,7 +77,7 @@ impl OutboxEntry {
     fn takes_along(&self, next: &OutboxEntry) -> bool {
         match (self, next) {
             (
-                OutboxEntry::Engine(Message::Granted(granted), Data::None),
+                OutboxEntry::Engine(EngineMessage::Granted(granted), Data::None),
                 OutboxEntry::Engine(next, _),
             ) => {
                 let is_short = granted.grants.len() <= FEW && granted.refused.len() <= FEW;
@@ -89,13 +89,13 @@ impl OutboxEntry {
 }
 
 /// The content of one message of the conduit.
-pub(super) struct Packet {
+pub(super) struct OutboxPacket {
     /// The first of two messages, which has no data.
     leading: Option<OutboxEntry>,
     last: OutboxEntry,
 }
 
-impl Packet {
+impl OutboxPacket {
     /// Returns the number of answers in it.
     fn answers(&self) -> usize {
         let leading = self.leading.as_ref().is_some_and(OutboxEntry::is_answer);
@@ -144,7 +144,7 @@ impl Outbox {
 
     /// Takes the next messages for a peer to which nobody sends and which was not found full in
     /// this pass. Also returns a buffer to encode them.
-    fn take(&mut self, pass: u64) -> Option<(u32, Packet, Vec<u8>)> {
+    fn take(&mut self, pass: u64) -> Option<(u32, OutboxPacket, Vec<u8>)> {
         let Self {
             queues, waiting, ..
         } = self;
@@ -162,11 +162,11 @@ impl Outbox {
                     None
                 };
                 let packet = match second {
-                    Some(last) => Packet {
+                    Some(last) => OutboxPacket {
                         leading: Some(first),
                         last,
                     },
-                    None => Packet {
+                    None => OutboxPacket {
                         leading: None,
                         last: first,
                     },
@@ -178,7 +178,7 @@ impl Outbox {
     }
 
     /// Notes that a packet was sent, or that the peer is gone.
-    fn sent(&mut self, peer: u32, packet: &Packet, room: Vec<u8>) {
+    fn sent(&mut self, peer: u32, packet: &OutboxPacket, room: Vec<u8>) {
         self.spare.push(room);
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.sending = false;
@@ -190,7 +190,7 @@ impl Outbox {
     }
 
     /// Puts back a packet for which the peer had no room in this pass. It is the next again.
-    fn put_back(&mut self, pass: u64, peer: u32, packet: Packet, room: Vec<u8>) {
+    fn put_back(&mut self, pass: u64, peer: u32, packet: OutboxPacket, room: Vec<u8>) {
         if self.queues.get(&peer).is_some_and(|queue| queue.ended) {
             return self.sent(peer, &packet, room);
         }
@@ -322,7 +322,13 @@ impl Registration {
 
     /// Encodes a message without own data, and appends the data that the peer asked for. If the
     /// data is refused now, it stays refused, even if the answer is sent later.
-    fn write_message(&self, to: Rank, message: &mut Message, data: &mut Data, bytes: &mut Vec<u8>) {
+    fn write_message(
+        &self,
+        to: Rank,
+        message: &mut EngineMessage,
+        data: &mut Data,
+        bytes: &mut Vec<u8>,
+    ) {
         let (region, addr, len) = match *data {
             Data::Own { .. } => return,
             Data::None => return message.encode(bytes),
@@ -409,19 +415,19 @@ unsafe fn append(bytes: &mut Vec<u8>, addr: u64, len: usize) {
 #[cfg(test)]
 mod tests {
     use hydrant_pinning::{
-        Refusal, Region, Run,
+        Refusal, RegionNumber, Run,
         wire::{Grant, Granted, MAX_LIST},
     };
 
     use super::*;
 
     fn question() -> OutboxEntry {
-        OutboxEntry::Engine(Message::Recall { count: 1 }, Data::None)
+        OutboxEntry::Engine(EngineMessage::Recall { count: 1 }, Data::None)
     }
 
     fn answer() -> OutboxEntry {
         let (id, refused) = (1, None);
-        OutboxEntry::Engine(Message::Stored { id, refused }, Data::None)
+        OutboxEntry::Engine(EngineMessage::Stored { id, refused }, Data::None)
     }
 
     fn loan(key: u64) -> OutboxEntry {
@@ -432,7 +438,7 @@ mod tests {
         }
     }
 
-    fn key((_, packet, _): &(u32, Packet, Vec<u8>)) -> u64 {
+    fn key((_, packet, _): &(u32, OutboxPacket, Vec<u8>)) -> u64 {
         match &packet.last {
             OutboxEntry::Loan { key, .. } => *key,
             OutboxEntry::Engine(..) | OutboxEntry::LocallyComplete(_) => panic!("not about a loan"),
@@ -455,18 +461,18 @@ mod tests {
             refused: vec![(grant.run, Refusal::Limit); runs.min(1)],
             ..Granted::default()
         };
-        OutboxEntry::Engine(Message::Granted(granted), Data::None)
+        OutboxEntry::Engine(EngineMessage::Granted(granted), Data::None)
     }
 
     fn fetched(len: u32) -> OutboxEntry {
         let (id, refused, room) = (1, None, 0);
-        let message = Message::Fetched {
+        let message = EngineMessage::Fetched {
             id,
             refused,
             len,
             room,
         };
-        let (region, addr) = (Region(0), 0);
+        let (region, addr) = (RegionNumber(0), 0);
         OutboxEntry::Engine(message, Data::Asked { region, addr, len })
     }
 
@@ -512,7 +518,7 @@ mod tests {
         };
         let leading = encoded(granted(1, 1));
         assert!(leading <= FEW_BYTES);
-        assert!(leading + encoded(fetched(most)) + most as usize <= 2 * Message::MAX_BYTES);
+        assert!(leading + encoded(fetched(most)) + most as usize <= 2 * EngineMessage::MAX_BYTES);
     }
 
     #[test]

@@ -308,7 +308,7 @@ mod tests {
     #[cfg(feature = "verbs")]
     #[test]
     fn the_window_is_by_default_that_of_the_library() {
-        let window = hydrant_verbs::Options::default().window;
+        let window = hydrant_verbs::VerbsOptions::default().window;
         assert_eq!(Settings::new().verbs_window, window);
     }
 

@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hydrant_launch::{Kind, launcher::DEFAULT_SHELL};
+use hydrant_launch::{BootstrapKind, launcher::DEFAULT_SHELL};
 use hydrant_pinning::Strategy;
 use hydrant_smp::Foreign;
 
@@ -54,10 +54,10 @@ macro_rules! each_setting {
         "the network between hosts if the conduit is `auto`; `smp+pin` joins pretended hosts only";
         builder kind: InterNodeKind => kind;
 
-    "HYDRANT_BOOTSTRAP" bootstrap: Kind = Kind::Auto;
-        OneOf(&Kind::ALL);
+    "HYDRANT_BOOTSTRAP" bootstrap: BootstrapKind = BootstrapKind::Auto;
+        OneOf(&BootstrapKind::ALL);
         "how ranks find each other; `auto` is MPI's own if the program has initialized it, else the launcher in the environment, else a job of one rank";
-        builder kind: Kind => kind;
+        builder kind: BootstrapKind => kind;
 
     "HYDRANT_JOIN_TIMEOUT" join_timeout: Duration = Duration::from_secs(60);
         Seconds(1..=86_400);

@@ -4,7 +4,7 @@
 
 use std::{collections::VecDeque, ops::Range};
 
-use hydrant_conduit::{Access, Local, Operation, Posted, Remote};
+use hydrant_conduit::{Access, AccessKind, Local, Posted, Remote};
 
 use super::{
     OperationHolds, Transfer,
@@ -189,7 +189,7 @@ impl Transfer {
     /// 1., 2. As [`begin`](Self::begin), until this returns.
     #[inline(always)]
     unsafe fn complete_one<const PUTS: bool>(&self, access: Access) -> Result<()> {
-        debug_assert_eq!(access.operation == Operation::Put, PUTS);
+        debug_assert_eq!(access.kind == AccessKind::Put, PUTS);
         self.progress.abort_on_unwind(move || {
             // SAFETY: 1., 2. The caller's conditions 1 and 2.
             match unsafe { self.post_fast::<PUTS>(access) } {

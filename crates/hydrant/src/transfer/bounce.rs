@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use hydrant_pinning::{Direction, Limits, Run, Strategy};
+use hydrant_pinning::{BucketLimits, Direction, Run, Strategy};
 use parking_lot::Mutex;
 
 use super::Transfer;
@@ -70,7 +70,7 @@ struct Division {
 
 /// Returns the most bytes, in whole pages, whose copy costs less than registering and deregistering
 /// them.
-fn worth_copying(registration: &hydrant_conduit::Registration) -> usize {
+fn worth_copying(registration: &hydrant_conduit::RegistrationCaps) -> usize {
     let page = registration.page;
     let pays = |pages: usize| {
         let copy = registration.copy_ns_per_byte * (pages * page) as f64;
@@ -216,7 +216,7 @@ impl Transfer {
         if costs.follows_mapping || copies {
             return;
         }
-        let Limits {
+        let BucketLimits {
             victims,
             max_extent,
             geometry,
@@ -249,16 +249,16 @@ impl Transfer {
 
 #[cfg(test)]
 mod tests {
-    use hydrant_conduit::{Cost, Registration};
+    use hydrant_conduit::{Cost, RegistrationCaps};
 
     use super::*;
 
-    fn costs(register: (f64, f64), copy_ns_per_byte: f64) -> Registration {
+    fn costs(register: (f64, f64), copy_ns_per_byte: f64) -> RegistrationCaps {
         let cost = |(per_op_ns, per_page_ns)| Cost {
             per_op_ns,
             per_page_ns,
         };
-        Registration {
+        RegistrationCaps {
             page: 4096,
             register: cost(register),
             deregister: cost((0.0, 0.0)),

@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use crate::{
     Rank,
     progress::{Operations, Outcome, Progress, Route, kind},
-    registration::{Carrier, Piece, Registration, RegistrationSetup},
+    registration::{Carrier, PieceTransfer, Registration, RegistrationSetup},
 };
 pub(crate) use begin::{get, put};
 use bounce::BounceMemory;
@@ -142,7 +142,7 @@ impl Operations for Transfer {
 
 #[allow(unsafe_code)] // posts pieces of the engine
 impl Carrier for Transfer {
-    unsafe fn post(&self, piece: &Piece) -> Option<Outcome> {
+    unsafe fn post(&self, piece: &PieceTransfer) -> Option<Outcome> {
         // SAFETY: The caller's conditions, which are those of `Conduit::post`.
         match unsafe { self.progress.conduit().post(&piece.access) } {
             Ok(Posted::Pending(ticket)) => {

@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code)] // lends borrowed memory to the conduit until the operation is complete
 
-use hydrant_conduit::{Access, Key, Local, Operation, Posted, Remote, Ticket};
+use hydrant_conduit::{Access, AccessKind, Key, Local, Posted, Remote, Ticket};
 use hydrant_pinning::{
-    Advice, Attached, Direction, EngineOperation, Hit, KeptHit, OwnMemory, Region, Strategy,
+    Advice, Attached, Direction, EngineOperation, Hit, KeptHit, OwnMemory, RegionNumber, Strategy,
     TimedHit,
 };
 
@@ -14,7 +14,7 @@ use crate::{
     counters::Count,
     progress::may_wait,
     registration::{Lease, Registration},
-    uses::{MemoryState, RemoteUse, Use, UseKind, is_unreported, site_or},
+    uses::{MemoryState, MemoryUse, RemoteUse, UseKind, is_unreported, site_or},
 };
 
 /// The keys of accesses that need no registration.
@@ -23,9 +23,9 @@ const ANYWHERE: (u64, u64) = (Key::ANY.0, Key::ANY.0);
 /// Returns the direction of the data.
 #[inline(always)]
 fn direction(access: &Access) -> Direction {
-    match access.operation {
-        Operation::Put => Direction::Put,
-        Operation::Get | Operation::Atomic(_) => Direction::Get,
+    match access.kind {
+        AccessKind::Put => Direction::Put,
+        AccessKind::Get | AccessKind::Atomic(_) => Direction::Get,
     }
 }
 
@@ -213,7 +213,7 @@ impl Transfer {
             peer: peer.0,
             direction,
             local,
-            region: Region(access.remote.key.0),
+            region: RegionNumber(access.remote.key.0),
             remote,
             len: len as u64,
             own: own.memory,
@@ -237,10 +237,10 @@ impl Transfer {
 
     /// Returns the use of own memory by an operation.
     #[cold]
-    fn own_use(&self, registration: &Registration, access: &Access, own: &OwnSide) -> Use {
+    fn own_use(&self, registration: &Registration, access: &Access, own: &OwnSide) -> MemoryUse {
         let (addr, len) = (access.local.addr.addr() as u64, access.len as u64);
         let stays = own.memory == OwnMemory::Persistent && own.bounced.is_none();
-        Use {
+        MemoryUse {
             kind: match direction(access) {
                 Direction::Put => UseKind::Put,
                 Direction::Get => UseKind::Get,

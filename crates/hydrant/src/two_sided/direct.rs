@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use hydrant_conduit::Delivery;
 
 use super::{
-    Envelope, TwoSided, Unexpected, matching::TakenMessage, pattern::Pattern, receive::status,
+    Envelope, TwoSided, Unexpected, matching::UnexpectedMessage, pattern::Pattern, receive::status,
     request::Status,
 };
 use crate::{
@@ -161,7 +161,7 @@ impl TwoSided {
         let taken = state.matching.take_if(pattern, |message| {
             matches!(message, Unexpected::Here { data, .. } if data.len() <= buffer.len())
         });
-        let Some(TakenMessage {
+        let Some(UnexpectedMessage {
             envelope,
             message: Unexpected::Here { data, send },
             ..

@@ -275,7 +275,7 @@ impl TwoSided {
             // Nothing uses the buffer in the forked process.
             return;
         }
-        let buffer = Box::new(BufferToFree { _buffer: buffer });
+        let buffer = Box::new(KeptBuffer { _buffer: buffer });
         request.keep_buffer(&self.progress, buffer);
     }
 
@@ -445,14 +445,14 @@ impl<T: Pod> Drop for OwnedRequest<T> {
     }
 }
 
-/// A buffer to be freed.
-struct BufferToFree<T: Pod> {
+/// The buffer of a dropped handle, kept until its request is over.
+struct KeptBuffer<T: Pod> {
     _buffer: Vec<T>,
 }
 
 // SAFETY: The elements are plain data, and are neither read nor dropped. Any thread may free their
 // memory.
-unsafe impl<T: Pod> Send for BufferToFree<T> {}
+unsafe impl<T: Pod> Send for KeptBuffer<T> {}
 
 /// The source of a message, which is only read.
 pub(super) fn source(data: &[u8]) -> RawBuffer {

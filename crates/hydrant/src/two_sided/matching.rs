@@ -29,13 +29,13 @@ pub(super) struct Matching<P, U> {
 pub(super) struct PostedId(QueuedId);
 
 /// An unexpected message that was taken, and its position among the others.
-pub(super) struct TakenMessage<U> {
+pub(super) struct UnexpectedMessage<U> {
     pub(super) envelope: Envelope,
     pub(super) message: U,
     sequence: u64,
 }
 
-impl<U> TakenMessage<U> {
+impl<U> UnexpectedMessage<U> {
     /// Returns a message that arrived just now, and has no position.
     pub(super) fn new(envelope: Envelope, message: U) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl<P, U> Matching<P, U> {
 
     /// Takes the first unexpected message that fits.
     #[inline]
-    pub(super) fn take(&mut self, pattern: Pattern) -> Option<TakenMessage<U>> {
+    pub(super) fn take(&mut self, pattern: Pattern) -> Option<UnexpectedMessage<U>> {
         self.take_if(pattern, |_| true)
     }
 
@@ -100,12 +100,12 @@ impl<P, U> Matching<P, U> {
         &mut self,
         pattern: Pattern,
         fulfils: impl FnOnce(&U) -> bool,
-    ) -> Option<TakenMessage<U>> {
+    ) -> Option<UnexpectedMessage<U>> {
         self.unexpected.use_kind(pattern.kind());
         let (id, _) =
             (self.unexpected.first(pattern)).filter(|(_, (_, message))| fulfils(message))?;
         let (sequence, (envelope, message)) = self.unexpected.remove(id)?;
-        Some(TakenMessage {
+        Some(UnexpectedMessage {
             envelope,
             message,
             sequence,
@@ -153,8 +153,8 @@ impl<P, U> Matching<P, U> {
     }
 
     /// Puts a taken message back to its old position. No posted receive may fit it.
-    pub(super) fn put_back(&mut self, taken: TakenMessage<U>) {
-        let TakenMessage {
+    pub(super) fn put_back(&mut self, taken: UnexpectedMessage<U>) {
+        let UnexpectedMessage {
             envelope,
             message,
             sequence,

@@ -16,7 +16,7 @@ use bytemuck::Pod;
 use super::{
     MessageRequest, PostedReceive, Source, Status, Tag, TwoSided, TwoSidedState, Unexpected,
     handles::destination,
-    matching::TakenMessage,
+    matching::UnexpectedMessage,
     pattern::Pattern,
     receive::{status, too_long},
 };
@@ -31,7 +31,7 @@ use crate::{
 #[must_use = "if it is dropped the message goes back"]
 pub struct MatchedMessage {
     two_sided: Arc<TwoSided>,
-    taken: Option<TakenMessage<Unexpected>>,
+    taken: Option<UnexpectedMessage<Unexpected>>,
     status: Status,
 }
 
@@ -185,7 +185,7 @@ impl TwoSided {
     }
 
     /// Puts a taken message back to its position, unless a posted receive takes it.
-    fn put_back(&self, taken: TakenMessage<Unexpected>) {
+    fn put_back(&self, taken: UnexpectedMessage<Unexpected>) {
         let mut short = None;
         let mut state = self.state.lock();
         state.unhold(&taken);
@@ -230,7 +230,7 @@ impl TwoSided {
 
 impl TwoSidedState {
     /// Notes that a taken message is received or put back.
-    fn unhold(&mut self, taken: &TakenMessage<Unexpected>) {
+    fn unhold(&mut self, taken: &UnexpectedMessage<Unexpected>) {
         if let Some(send) = taken.message.awaited() {
             self.held.remove(&(taken.envelope.source, send));
         }

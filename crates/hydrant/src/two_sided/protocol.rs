@@ -1,6 +1,6 @@
 //! Chooses the protocol of a message by its size and the costs of the network.
 
-use hydrant_conduit::{Caps, Registration};
+use hydrant_conduit::{Caps, RegistrationCaps};
 
 use crate::settings::{MessageProtocol, Settings};
 
@@ -78,7 +78,7 @@ pub(super) fn copied_first(settings: &Settings, caps: &Caps) -> Option<usize> {
 
 /// Returns the bytes, in powers of two, whose two copies cost less than registering and
 /// deregistering both buffers. Returns `most` if its copies do, too.
-fn worth_copying(registration: &Registration, most: usize) -> usize {
+fn worth_copying(registration: &RegistrationCaps, most: usize) -> usize {
     let pays = |bytes: &usize| {
         let pages = bytes.div_ceil(registration.page);
         let copies = 2.0 * registration.copy_ns_per_byte * *bytes as f64;
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_message_is_eager_if_copying_it_costs_less() {
-        let registration = |per_op_ns, per_page_ns, copy_ns_per_byte| Registration {
+        let registration = |per_op_ns, per_page_ns, copy_ns_per_byte| RegistrationCaps {
             page: 4096,
             register: Cost {
                 per_op_ns,

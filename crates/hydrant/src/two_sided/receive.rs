@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     Envelope, MessageRequest, PostedReceive, RawBuffer, TwoSided, Unexpected,
-    matching::{PostedId, TakenMessage},
+    matching::{PostedId, UnexpectedMessage},
     pattern::Pattern,
     request::Status,
     wire::WireMessage,
@@ -95,8 +95,12 @@ impl TwoSided {
     /// 1., 2. As [`begin_receive`](Self::begin_receive), for the posted receive, which is in no
     /// table any more.
     /// 3. Its buffer has room for the message.
-    pub(super) unsafe fn deliver(&self, taken: TakenMessage<Unexpected>, posted: PostedReceive) {
-        let TakenMessage {
+    pub(super) unsafe fn deliver(
+        &self,
+        taken: UnexpectedMessage<Unexpected>,
+        posted: PostedReceive,
+    ) {
+        let UnexpectedMessage {
             envelope, message, ..
         } = taken;
         let from = Rank(envelope.source);
@@ -154,7 +158,7 @@ impl TwoSided {
         };
         match (found, message) {
             (Some(posted), Some(message)) => {
-                let taken = TakenMessage::new(envelope, message);
+                let taken = UnexpectedMessage::new(envelope, message);
                 // SAFETY: 1., 2. The receive was posted, its request is open, and it was taken out
                 // of its table.
                 // 3. The buffer has room, as was matched.

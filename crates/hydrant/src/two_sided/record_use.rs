@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::{MessageRequest, RawBuffer, TwoSided};
-use crate::uses::{MemoryState, Use, UseKind, site_or};
+use crate::uses::{MemoryState, MemoryUse, UseKind, site_or};
 
 impl TwoSided {
     /// Records the start of a send or a receive. If the network may use the buffer by itself,
@@ -23,7 +23,7 @@ impl TwoSided {
             return;
         };
         let (addr, len) = (buffer.at.addr() as u64, buffer.len as u64);
-        let begins = Use {
+        let begins = MemoryUse {
             kind,
             addr,
             len,
@@ -33,7 +33,7 @@ impl TwoSided {
         };
         foresight.used(&begins);
         if !self.protocols.is_eager(buffer.len) && registration.lasts(addr, len) {
-            request.set_use(Use {
+            request.set_use(MemoryUse {
                 kind: match kind {
                     UseKind::Sent => UseKind::Put,
                     _ => UseKind::Written,

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use crate::{
     Error, Rank, Result,
     progress::{Progress, already_taken},
-    uses::Use,
+    uses::MemoryUse,
 };
 
 /// The status of a message: its sender, tag and length.
@@ -82,7 +82,7 @@ struct RequestState {
     /// The buffer, if its owner is gone.
     buffer: Option<Box<dyn Any + Send>>,
     /// The use of memory to record at the end.
-    used: Option<Use>,
+    used: Option<MemoryUse>,
     /// Counts the request as in flight, until its end.
     counted: Option<CountedRequest>,
 }
@@ -141,7 +141,7 @@ impl MessageRequest {
     }
 
     /// Sets the use of memory to record at the end.
-    pub(super) fn set_use(&self, used: Use) {
+    pub(super) fn set_use(&self, used: MemoryUse) {
         self.state.lock().used = Some(used);
     }
 
@@ -151,7 +151,7 @@ impl MessageRequest {
     }
 
     /// Takes the use of memory, if the request has succeeded.
-    pub(super) fn take_use(&self) -> Option<Use> {
+    pub(super) fn take_use(&self) -> Option<MemoryUse> {
         let mut state = self.state.lock();
         let used = state.used.take();
         used.filter(|_| matches!(state.end, RequestEnd::Ended(Ok(_))))

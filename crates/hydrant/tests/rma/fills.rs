@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use hydrant::Rank;
-use hydrant_conduit::{Access, Conduit, Error, Forward, Operation, Posted, WakeWord, Window};
+use hydrant_conduit::{Access, AccessKind, Conduit, Error, Forward, Posted, WakeWord, Window};
 
 use crate::{
     network::shared,
@@ -53,7 +53,7 @@ unsafe impl Forward for Watched {
     }
 
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
-        if access.operation == Operation::Put && access.len > 4096 {
+        if access.kind == AccessKind::Put && access.len > 4096 {
             let start = access.local.addr.addr();
             self.1.lock().unwrap().push((start, start + access.len));
         }

@@ -7,7 +7,9 @@ use std::{
 };
 
 use hydrant::{Caps, Rank};
-use hydrant_conduit::{Access, Conduit, Error, Forward, Key, Local, Operation, Permission, Posted};
+use hydrant_conduit::{
+    Access, AccessKind, Conduit, Error, Forward, Key, Local, Permission, Posted,
+};
 
 /// Most bytes that the NIC takes along.
 const INLINE: usize = 64;
@@ -168,7 +170,7 @@ unsafe impl Forward for Layer {
         let Access {
             peer, local, len, ..
         } = *access;
-        let put = access.operation == Operation::Put;
+        let put = access.kind == AccessKind::Put;
         if put && peer != self.inner.rank() && local.key == Key::ANY {
             assert!(len <= INLINE, "{len} bytes do not go along");
             self.kept.state().inline += 1;

@@ -13,8 +13,8 @@ use std::{
 
 use hydrant::{Caps, Rank};
 use hydrant_conduit::{
-    Access, Atomic, Atomicity, Conduit, Error, Forward, Key, Operation, Permission, Posted, Remote,
-    Sink, Sleeper, Standing, Ticket,
+    Access, AccessKind, Atomic, Atomicity, Conduit, Error, Forward, Key, Permission, Posted,
+    Remote, Sink, Sleeper, Standing, Ticket,
 };
 
 /// What all ranks share.
@@ -183,7 +183,7 @@ unsafe impl Forward for Layer {
     }
 
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
-        let Operation::Atomic(operation) = access.operation else {
+        let AccessKind::Atomic(operation) = access.kind else {
             // SAFETY: the same contract.
             return unsafe { self.inner.post(access) };
         };

@@ -33,7 +33,7 @@ pub fn program(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<PathBuf, La
         let own = spec
             .workspace
             .as_deref()
-            .and_then(|root| workspace::Program::find(name, beside, root));
+            .and_then(|root| workspace::WorkspaceProgram::find(name, beside, root));
         if let Some(own) = own {
             own.build_if_stale(report)?;
         }

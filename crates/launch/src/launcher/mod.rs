@@ -57,7 +57,7 @@ pub use error::LaunchError;
 pub use event::{Ending, Event};
 pub use find::program as find_program;
 pub use hosts::{DEFAULT_SHELL, Host, agent};
-pub use spec::{Bind, MAX_RANKS, Prefix, Remote, Spec};
+pub use spec::{Bind, MAX_RANKS, Prefix, RemoteHosts, Spec};
 
 use hosts::Agents;
 use local::LocalRanks;

@@ -38,12 +38,12 @@ pub struct Spec {
     /// Hydrant's own workspace. Its programs are built when they are missing.
     pub workspace: Option<PathBuf>,
     /// The hosts of the job and the way to reach them.
-    pub remote: Remote,
+    pub remote: RemoteHosts,
 }
 
 /// The hosts of a job that does not run only here.
 #[derive(Clone, Debug)]
-pub struct Remote {
+pub struct RemoteHosts {
     /// The hosts. With none, the job runs on this host without a remote shell.
     pub hosts: Vec<Host>,
     /// The remote shell: a command whose arguments are a host and a command line to run there.
@@ -71,7 +71,7 @@ impl Spec {
             timeout: None,
             beside: None,
             workspace: None,
-            remote: Remote {
+            remote: RemoteHosts {
                 hosts: Vec::new(),
                 shell: DEFAULT_SHELL.into(),
                 agent: Vec::new(),

@@ -22,7 +22,7 @@ const APPS: &str = "hydrant-apps";
 
 /// A program of the workspace, and where its build goes.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct WorkspaceProgram {
     name: String,
     package: &'static str,
     binary: PathBuf,
@@ -32,9 +32,9 @@ pub(super) struct Program {
     profile: String,
 }
 
-impl Program {
+impl WorkspaceProgram {
     /// The program `name`, if the workspace has its source and `beside` is where cargo puts binaries.
-    pub(super) fn find(name: &OsStr, beside: &Path, workspace: &Path) -> Option<Program> {
+    pub(super) fn find(name: &OsStr, beside: &Path, workspace: &Path) -> Option<WorkspaceProgram> {
         let name = name.to_str()?;
         let package = package(name, workspace)?;
         // TARGET/PROFILE, or TARGET/TRIPLE/PROFILE when cross-compiled.
@@ -48,7 +48,7 @@ impl Program {
                 .filter(|t| t.join("CACHEDIR.TAG").is_file())?;
             (target, Some(parent.file_name()?.to_str()?.to_owned()))
         };
-        Some(Program {
+        Some(WorkspaceProgram {
             name: name.to_owned(),
             package,
             binary: beside.join(name),
@@ -178,7 +178,7 @@ mod tests {
         let (sources, beside) = (workspace.join("apps/src/bin"), target.join("release"));
         fs::create_dir_all(&sources).unwrap();
         fs::create_dir_all(&beside).unwrap();
-        let find = || Program::find(OsStr::new("app"), &beside, &workspace);
+        let find = || WorkspaceProgram::find(OsStr::new("app"), &beside, &workspace);
         let source = sources.join("app.rs");
         fs::write(&source, "").unwrap();
         assert!(find().is_none(), "no tag, so not a target directory");
@@ -188,7 +188,7 @@ mod tests {
             (program.profile.as_str(), &program.triple),
             ("release", &None)
         );
-        assert!(Program::find(OsStr::new("other"), &beside, &workspace).is_none());
+        assert!(WorkspaceProgram::find(OsStr::new("other"), &beside, &workspace).is_none());
 
         assert!(!program.is_fresh(), "it is missing");
         fs::write(beside.join("app"), "").unwrap();
@@ -219,7 +219,7 @@ mod tests {
         fs::create_dir_all(&beside).unwrap();
         fs::write(root.path().join("apps/src/bin/app/main.rs"), "").unwrap();
         fs::write(root.path().join("CACHEDIR.TAG"), "").unwrap();
-        let program = Program::find(OsStr::new("app"), &beside, root.path()).unwrap();
+        let program = WorkspaceProgram::find(OsStr::new("app"), &beside, root.path()).unwrap();
         assert_eq!(program.triple.as_deref(), Some("x86_64-unknown-linux-gnu"));
         assert_eq!(program.target, root.path());
     }

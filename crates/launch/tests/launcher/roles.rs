@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use hydrant_launch::launcher::{self, Bind, Prefix, Spec};
-use hydrant_launch::{Error, Kind, join};
+use hydrant_launch::{BootstrapKind, Error, join};
 
 use crate::support::{self, finish};
 use hydrant_testing::{HANG, roles::role};
@@ -77,7 +77,7 @@ pub(crate) fn launcher_role(arguments: &[String]) -> ExitCode {
 
 /// Rank 1 ends silently while the others are in a fence.
 pub(crate) fn leave() -> Result<String, Error> {
-    let mut me = join(Kind::Auto)?;
+    let mut me = join(BootstrapKind::Auto)?;
     me.fence()?;
     if me.rank() == 1 {
         return Ok("left".into());
@@ -88,7 +88,7 @@ pub(crate) fn leave() -> Result<String, Error> {
 
 /// Rank 1 announces its failure and ends late. Rank 0 fails at once in consequence.
 pub(crate) fn fail_late(said: &str) -> ExitCode {
-    let mut me = join(Kind::Auto).expect("a launcher");
+    let mut me = join(BootstrapKind::Auto).expect("a launcher");
     if me.rank() == 1 {
         me.put(hydrant_launch::FAILING, b"1").expect("an answer");
         fs::write(said, "").expect("a file");
@@ -103,7 +103,7 @@ pub(crate) fn fail_late(said: &str) -> ExitCode {
 
 /// Rank 1 aborts the job, and prints the reason after the launcher has noticed.
 fn last_words() -> ExitCode {
-    let mut me = join(Kind::Auto).expect("a launcher");
+    let mut me = join(BootstrapKind::Auto).expect("a launcher");
     if me.rank() == 1 {
         me.abort(41, "in short");
         thread::sleep(Duration::from_millis(50));

@@ -5,15 +5,16 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{ExitCode, Output};
 
-use hydrant_launch::{Error, JoinOptions, Kind, join, join_with};
+use hydrant_launch::{BootstrapKind, Error, JoinOptions, join, join_with};
 
 /// Runs a role that all of these tests share.
 pub(crate) fn roles(role: &str, _arguments: &[String]) -> Option<ExitCode> {
     Some(match role {
         "exchange" => finish(exchange()),
-        "join" => {
-            finish(join(Kind::Auto).map(|me| format!("{} {} {}", me.name(), me.rank(), me.size())))
-        }
+        "join" => finish(
+            join(BootstrapKind::Auto)
+                .map(|me| format!("{} {} {}", me.name(), me.rank(), me.size())),
+        ),
         "no-libpmix" => {
             let options = JoinOptions {
                 libpmix: Some("/no/such/libpmix.so".into()),
@@ -43,7 +44,7 @@ pub(crate) fn finish(result: Result<String, Error>) -> ExitCode {
 /// Every rank reads from every rank: short, empty, binary and the longest values, over several
 /// fences.
 fn exchange() -> Result<String, Error> {
-    let mut me = join(Kind::Auto)?;
+    let mut me = join(BootstrapKind::Auto)?;
     let size = me.size();
     let secret = me.secret()?;
     me.put("short", &me.rank().to_le_bytes())?;
@@ -76,7 +77,7 @@ fn exchange() -> Result<String, Error> {
         Err(Error::KeyTaken { .. })
     ));
     assert!(matches!(
-        join(Kind::Pmi1),
+        join(BootstrapKind::Pmi1),
         Err(Error::AlreadyJoined | Error::LauncherUnusable { .. })
     ));
     me.fence()?;
@@ -96,7 +97,7 @@ fn long(rank: u32) -> Vec<u8> {
 
 /// Rank 1 ends the job while the others wait for it.
 fn abort() -> Result<String, Error> {
-    let mut me = join(Kind::Auto)?;
+    let mut me = join(BootstrapKind::Auto)?;
     me.fence()?;
     if me.rank() == 1 {
         me.abort(41, "because the test says so");

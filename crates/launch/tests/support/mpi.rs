@@ -5,7 +5,7 @@
 
 use std::{ffi::c_int, ptr};
 
-use hydrant_launch::{Error, Kind, join};
+use hydrant_launch::{BootstrapKind, Error, join};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
 
 /// Returns true if the library can be loaded.
@@ -49,7 +49,7 @@ impl Mpi {
 pub(crate) fn join_beside(library: &str) -> Result<String, Error> {
     let mpi = Mpi::load(library);
     mpi.init();
-    let joined = join(Kind::Auto);
+    let joined = join(BootstrapKind::Auto);
     let said = joined.map(|me| format!("{} {} {}", me.name(), me.rank(), me.size()));
     mpi.finalize();
     said
@@ -58,7 +58,7 @@ pub(crate) fn join_beside(library: &str) -> Result<String, Error> {
 /// Joins, initializes MPI, leaves, and finalizes MPI.
 pub(crate) fn join_before(library: &str) -> Result<String, Error> {
     let mpi = Mpi::load(library);
-    let mut me = join(Kind::Auto)?;
+    let mut me = join(BootstrapKind::Auto)?;
     me.fence()?;
     mpi.init();
     let said = format!("{} {} {}", me.name(), me.rank(), me.size());

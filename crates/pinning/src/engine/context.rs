@@ -4,7 +4,7 @@ use rustc_hash::FxHashSet;
 
 use super::local::LocalTable;
 use crate::{
-    Config, Data, Decisions, Error, Limits, Message, OutgoingMessage, Strategy,
+    BucketLimits, Config, Data, Decisions, EngineMessage, Error, OutgoingMessage, Strategy,
     strategy::{RemotePolicy, StrategyPolicy},
 };
 
@@ -14,7 +14,7 @@ pub(super) struct EngineCommon {
     /// The settings of the engine; never changed.
     config: Config,
     /// The limits that follow from `config`, in buckets; never changed.
-    limits: Limits,
+    limits: BucketLimits,
     /// The policy of the strategy on each side; never changed.
     policy: StrategyPolicy,
     /// The lost peers. Only `Engine::peer_lost` adds to them.
@@ -33,7 +33,7 @@ pub(super) struct StepContext<'a> {
 }
 
 impl EngineCommon {
-    pub(super) fn new(config: Config, limits: Limits) -> Self {
+    pub(super) fn new(config: Config, limits: BucketLimits) -> Self {
         Self {
             policy: config.strategy.policy(),
             config,
@@ -48,7 +48,7 @@ impl EngineCommon {
         &self.config
     }
 
-    pub(super) fn limits(&self) -> &Limits {
+    pub(super) fn limits(&self) -> &BucketLimits {
         &self.limits
     }
 
@@ -111,7 +111,10 @@ impl EngineCommon {
 
     /// The most bytes of data beside a message in the payload.
     pub(super) fn most_of_a_chunk(&self) -> u64 {
-        let most = self.config.max_payload.saturating_sub(Message::CHUNK_BYTES);
+        let most = self
+            .config
+            .max_payload
+            .saturating_sub(EngineMessage::CHUNK_BYTES);
         most.clamp(1, u32::MAX as usize) as u64
     }
 }
@@ -121,7 +124,7 @@ impl StepContext<'_> {
         self.common.config()
     }
 
-    pub(super) fn limits(&self) -> &Limits {
+    pub(super) fn limits(&self) -> &BucketLimits {
         self.common.limits()
     }
 
@@ -135,12 +138,12 @@ impl StepContext<'_> {
         self.common.next - 1
     }
 
-    pub(super) fn send(&mut self, to: u32, message: Message) {
+    pub(super) fn send(&mut self, to: u32, message: EngineMessage) {
         self.send_with(to, message, Data::None);
     }
 
     /// Sends a message and its data, unless the peer is lost.
-    pub(super) fn send_with(&mut self, to: u32, message: Message, data: Data) {
+    pub(super) fn send_with(&mut self, to: u32, message: EngineMessage, data: Data) {
         self.send_last_of(None, to, message, data);
     }
 
@@ -150,7 +153,7 @@ impl StepContext<'_> {
         &mut self,
         last_of: Option<u64>,
         to: u32,
-        message: Message,
+        message: EngineMessage,
         data: Data,
     ) {
         if !self.common.is_lost(to) {
@@ -165,7 +168,7 @@ impl StepContext<'_> {
     }
 
     /// Sends a message that its own operation does not wait for; others may wait for it.
-    pub(super) fn send_leisurely(&mut self, to: u32, message: Message) {
+    pub(super) fn send_leisurely(&mut self, to: u32, message: EngineMessage) {
         if !self.common.is_lost(to) {
             self.out.messages.push(OutgoingMessage {
                 to,

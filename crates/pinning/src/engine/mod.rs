@@ -47,8 +47,8 @@ pub use operation::{AccessVerdict, EngineOperation, OwnMemory};
 pub use stats::Stats;
 
 use crate::{
-    Action, Config, Decisions, Direction, Error, Hot, KeptHit, Limits, Message, Refusal, Region,
-    RegisteredExtent, Run, Strategy, Use, Violation,
+    Action, BucketLimits, Config, Decisions, Direction, EngineMessage, Error, Hot, KeptHit,
+    Refusal, RegionNumber, RegisteredExtent, Run, Strategy, Use, Violation,
     strategy::{LocalPolicy, RemotePolicy},
     wire::Grant,
 };
@@ -112,7 +112,7 @@ impl Engine {
     }
 
     /// The limits in force.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &BucketLimits {
         self.common.limits()
     }
 
@@ -187,7 +187,7 @@ impl Engine {
     }
 
     /// Handles a message from a peer. `verdict` is the driver's judgment of the message's access to
-    /// own memory. If the message [goes to](Message::goes_to) own memory, the driver has stored its
+    /// own memory. If the message [goes to](EngineMessage::goes_to) own memory, the driver has stored its
     /// data there, unless it refused.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl Engine {
     pub fn message(
         &mut self,
         from: u32,
-        message: Message,
+        message: EngineMessage,
         verdict: AccessVerdict,
         out: &mut Decisions,
     ) -> Result<(), Error> {
@@ -208,9 +208,9 @@ impl Engine {
         let answered = AnswerTo::of_message(&message);
         let (initiator, target, cx) = &mut self.rooms(out);
         let outcome = match message {
-            Message::Granted(granted) => initiator.on_granted(from, granted, cx),
-            Message::Stored { id, refused } => initiator.on_stored(from, id, refused, cx),
-            Message::Fetched {
+            EngineMessage::Granted(granted) => initiator.on_granted(from, granted, cx),
+            EngineMessage::Stored { id, refused } => initiator.on_stored(from, id, refused, cx),
+            EngineMessage::Fetched {
                 id,
                 refused,
                 len,
@@ -219,23 +219,23 @@ impl Engine {
                 initiator.note_room(from, room);
                 initiator.on_fetched(from, id, refused, len, cx)
             }
-            Message::Pulled {
+            EngineMessage::Pulled {
                 id,
                 refused,
                 registered,
             } => initiator.on_pulled(from, id, refused, registered, cx),
-            Message::Recall { count } => {
+            EngineMessage::Recall { count } => {
                 initiator.on_recall(from, count, cx);
                 Ok(())
             }
-            Message::Revoke { id, run } => initiator.on_revoke(from, id, run, cx),
-            Message::Move(wanted) => target.serve_move(from, wanted, verdict, cx),
-            Message::Release { runs, unpin } => target.on_release(from, &runs, unpin, cx),
-            Message::Put { id, .. } => {
+            EngineMessage::Revoke { id, run } => initiator.on_revoke(from, id, run, cx),
+            EngineMessage::Move(wanted) => target.serve_move(from, wanted, verdict, cx),
+            EngineMessage::Release { runs, unpin } => target.on_release(from, &runs, unpin, cx),
+            EngineMessage::Put { id, .. } => {
                 target.answer_put(from, id, verdict, cx);
                 Ok(())
             }
-            Message::Get {
+            EngineMessage::Get {
                 id,
                 region,
                 from: addr,
@@ -244,14 +244,14 @@ impl Engine {
                 target.serve_get(from, id, (region, addr, len), verdict.refusal(), cx);
                 Ok(())
             }
-            Message::Ahead { from, len, .. } => {
+            EngineMessage::Ahead { from, len, .. } => {
                 target.on_ahead(from, len, verdict, cx);
                 Ok(())
             }
-            Message::Pull {
+            EngineMessage::Pull {
                 id, from: addr, to, ..
             } => target.serve_pull(from, id, addr, to, verdict, cx),
-            Message::Revoked { id, runs } => target.on_revoked(from, id, &runs, cx),
+            EngineMessage::Revoked { id, runs } => target.on_revoked(from, id, &runs, cx),
         };
         let outcome = outcome.map_err(|what| Error::Malformed { peer: from, what });
         if let Err(cause) = &outcome {
@@ -499,7 +499,7 @@ impl Engine {
     /// [`Error::Overflow`], [`Error::NoPeer`], [`Error::PeerLost`].
     pub fn attach(
         &mut self,
-        (peer, region): (u32, Region),
+        (peer, region): (u32, RegionNumber),
         (addr, len): (u64, u64),
         direction: Direction,
         out: &mut Decisions,

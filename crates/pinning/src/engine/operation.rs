@@ -1,6 +1,6 @@
 //! The input of an engine: operations of this rank, and judgments of peers' accesses.
 
-use crate::{Direction, Refusal, Region};
+use crate::{Direction, Refusal, RegionNumber};
 
 /// A put or a get that missed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,7 +14,7 @@ pub struct EngineOperation {
     /// The own address.
     pub local: u64,
     /// The peer's region that is meant.
-    pub region: Region,
+    pub region: RegionNumber,
     /// The peer's address.
     pub remote: u64,
     /// The length in bytes.

@@ -8,8 +8,8 @@ mod transfers;
 
 use super::{AccessVerdict, Engine, EngineOperation, OwnMemory};
 use crate::{
-    Action, Config, CostModel, Decisions, Direction, Hit, Message, OutgoingMessage, Region,
-    RegisteredExtent, Run, Strategy, Use,
+    Action, Config, CostModel, Decisions, Direction, EngineMessage, Hit, OutgoingMessage,
+    RegionNumber, RegisteredExtent, Run, Strategy, Use,
     table::BUCKETS,
     wire::{Grant, Granted, Move, Need},
 };
@@ -22,7 +22,7 @@ fn put(id: u64, bucket: u64) -> EngineOperation {
         peer: 1,
         direction: Direction::Put,
         local: 0x1000,
-        region: Region::default(),
+        region: RegionNumber::default(),
         remote: bucket * BUCKET,
         len: 8,
         own: OwnMemory::Persistent,
@@ -36,7 +36,7 @@ fn answer(engine: &mut Engine, mut decided: Decisions) -> Decisions {
     while !decided.is_empty() {
         let mut out = Decisions::default();
         for outgoing in decided.messages {
-            let Message::Move(wanted) = outgoing.message else {
+            let EngineMessage::Move(wanted) = outgoing.message else {
                 rest.messages.push(outgoing);
                 continue;
             };
@@ -45,7 +45,7 @@ fn answer(engine: &mut Engine, mut decided: Decisions) -> Decisions {
                 key: 7,
                 writable: true,
             });
-            let granted = Message::Granted(Granted {
+            let granted = EngineMessage::Granted(Granted {
                 id: wanted.id,
                 last: true,
                 grants: grants.collect(),
@@ -141,7 +141,7 @@ fn operations_in_flight_with_a_lost_peer_end() {
         }]
     ));
     // A message that was in flight has no effect.
-    let late = Message::Revoke {
+    let late = EngineMessage::Revoke {
         id: 1,
         run: Run {
             first: 100,

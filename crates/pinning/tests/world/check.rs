@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hydrant_pinning::{Direction, Message, Run};
+use hydrant_pinning::{Direction, EngineMessage, Run};
 
 use super::{
     EngineWorld,
@@ -66,12 +66,14 @@ impl EngineWorld {
         let sum = |runs: &[Run]| runs.iter().map(|run| run.count).sum::<u64>();
         let on_its_way = |from: usize, to: usize| {
             let queue = self.channels.get(&(from, to)).into_iter().flatten();
-            queue.filter_map(|bytes| Message::decode(bytes).ok())
+            queue.filter_map(|bytes| EngineMessage::decode(bytes).ok())
         };
         for (message, _) in on_its_way(asker, target) {
             there += match message {
-                Message::Move(wanted) => sum(&wanted.releases),
-                Message::Release { runs, .. } | Message::Revoked { runs, .. } => sum(&runs),
+                EngineMessage::Move(wanted) => sum(&wanted.releases),
+                EngineMessage::Release { runs, .. } | EngineMessage::Revoked { runs, .. } => {
+                    sum(&runs)
+                }
                 _ => 0,
             };
         }
@@ -80,11 +82,11 @@ impl EngineWorld {
         let mut to_come = 0;
         for (message, _) in on_its_way(target, asker) {
             match message {
-                Message::Granted(granted) => {
+                EngineMessage::Granted(granted) => {
                     there += granted.grants.iter().map(|it| it.run.count).sum::<u64>();
                     to_come += granted.lent;
                 }
-                Message::Recall { count } => lent += count,
+                EngineMessage::Recall { count } => lent += count,
                 _ => {}
             }
         }

@@ -2,7 +2,7 @@
 
 use hydrant_pinning::{
     Action, Advice, Attached, Decisions, Detached, Direction, EngineOperation, Error, OwnMemory,
-    Region, Run, Strategy,
+    RegionNumber, Run, Strategy,
 };
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
 };
 
 /// The region of memory that is foreseen to be needed.
-pub(super) const AHEAD: Region = Region(u64::MAX - 1);
+pub(super) const AHEAD: RegionNumber = RegionNumber(u64::MAX - 1);
 
 /// The key of memory that is reached without registration.
 const ANY: u64 = u64::MAX;
@@ -456,7 +456,7 @@ impl EngineWorld {
             peer: peer as u32,
             direction,
             local,
-            region: Region(op),
+            region: RegionNumber(op),
             remote,
             len,
             own,

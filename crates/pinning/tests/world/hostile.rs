@@ -2,7 +2,7 @@
 //! nearly right.
 
 use hydrant_pinning::{
-    Message, Refusal, Region, Run,
+    EngineMessage, Refusal, RegionNumber, Run,
     wire::{Grant, Granted, MAX_LIST, Move, Need, Piggyback, PullDestination},
 };
 
@@ -47,8 +47,8 @@ impl EngineWorld {
                 first: first + bucket,
                 count: 1,
             };
-            let bytes = self.with_data(&Message::Move(Move {
-                region: Region::default(),
+            let bytes = self.with_data(&EngineMessage::Move(Move {
+                region: RegionNumber::default(),
                 id: 1 + bucket,
                 write: true,
                 hold: true,
@@ -68,12 +68,12 @@ impl EngineWorld {
 
     /// Answers a message to the hostile rank, more or less.
     pub(crate) fn misanswer(&mut self, from: usize, bytes: &[u8]) {
-        let Ok((message, _)) = Message::decode(bytes) else {
+        let Ok((message, _)) = EngineMessage::decode(bytes) else {
             panic!("an honest rank sends messages");
         };
         let refused = (self.draw(3) == 0).then_some(self.refusal());
         let answer = match message {
-            Message::Move(wanted) => {
+            EngineMessage::Move(wanted) => {
                 let mut granted = Granted {
                     id: wanted.id,
                     last: self.draw(4) > 0,
@@ -105,21 +105,21 @@ impl EngineWorld {
                     let len = if wanted.write { 0 } else { piggyback.len };
                     granted.piggyback = Some(refused.map_or(Ok(len), Err));
                 }
-                Message::Granted(granted)
+                EngineMessage::Granted(granted)
             }
-            Message::Put { id, .. } => Message::Stored { id, refused },
-            Message::Get { id, len, .. } => Message::Fetched {
+            EngineMessage::Put { id, .. } => EngineMessage::Stored { id, refused },
+            EngineMessage::Get { id, len, .. } => EngineMessage::Fetched {
                 id,
                 refused,
                 len: if self.draw(6) == 0 { len / 2 } else { len },
                 room: self.draw(256) as u8,
             },
-            Message::Pull { id, .. } => Message::Pulled {
+            EngineMessage::Pull { id, .. } => EngineMessage::Pulled {
                 id,
                 refused,
                 registered: self.draw(2) == 0,
             },
-            Message::Revoke { id, run } => Message::Revoked {
+            EngineMessage::Revoke { id, run } => EngineMessage::Revoked {
                 id,
                 runs: if self.draw(2) == 0 {
                     vec![run]
@@ -169,7 +169,7 @@ impl EngineWorld {
         bytes
     }
 
-    fn with_data(&mut self, message: &Message) -> Vec<u8> {
+    fn with_data(&mut self, message: &EngineMessage) -> Vec<u8> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
         let data = message.data().min(1 << 16) as usize;
@@ -240,7 +240,7 @@ impl EngineWorld {
         (0..count).map(|_| self.some_run(of)).collect()
     }
 
-    fn invent(&mut self, to: usize) -> Message {
+    fn invent(&mut self, to: usize) -> EngineMessage {
         let id = self.some_name();
         match self.draw(14) {
             0..4 => {
@@ -261,9 +261,9 @@ impl EngineWorld {
                     },
                 });
                 let write = self.draw(2) == 0 && piggyback.is_none_or(|it| it.len == 0);
-                Message::Move(Move {
+                EngineMessage::Move(Move {
                     id,
-                    region: Region(self.number()),
+                    region: RegionNumber(self.number()),
                     write,
                     hold: self.draw(4) > 0,
                     borrow: self.draw(2) * self.number(),
@@ -286,7 +286,7 @@ impl EngineWorld {
                         writable: true,
                     })
                     .collect();
-                Message::Granted(Granted {
+                EngineMessage::Granted(Granted {
                     id,
                     last: self.draw(2) == 0,
                     lent: self.number(),
@@ -295,32 +295,32 @@ impl EngineWorld {
                     piggyback: None,
                 })
             }
-            5 => Message::Release {
+            5 => EngineMessage::Release {
                 runs: self.runs(to),
                 unpin: self.draw(2) == 0,
             },
-            6 => Message::Put {
+            6 => EngineMessage::Put {
                 id,
-                region: Region(self.number()),
+                region: RegionNumber(self.number()),
                 to: self.some_address(to),
                 len: 0,
             },
-            7 => Message::Get {
+            7 => EngineMessage::Get {
                 id,
-                region: Region(self.number()),
+                region: RegionNumber(self.number()),
                 from: self.some_address(to),
                 len: self.number() as u32,
             },
             8 => {
                 let refused = (self.draw(2) == 0).then_some(self.refusal());
                 match self.draw(3) {
-                    0 => Message::Stored { id, refused },
-                    1 => Message::Pulled {
+                    0 => EngineMessage::Stored { id, refused },
+                    1 => EngineMessage::Pulled {
                         id,
                         refused,
                         registered: self.draw(2) == 0,
                     },
-                    _ => Message::Fetched {
+                    _ => EngineMessage::Fetched {
                         id,
                         refused,
                         len: self.draw(64) as u32,
@@ -340,26 +340,26 @@ impl EngineWorld {
                     },
                 });
                 let to_places = places.collect::<Vec<_>>();
-                Message::Pull {
+                EngineMessage::Pull {
                     id,
-                    region: Region(self.number()),
+                    region: RegionNumber(self.number()),
                     from: self.some_address(to),
                     to: to_places,
                 }
             }
-            10 => Message::Recall {
+            10 => EngineMessage::Recall {
                 count: self.number(),
             },
-            11 => Message::Ahead {
-                region: Region(self.number()),
+            11 => EngineMessage::Ahead {
+                region: RegionNumber(self.number()),
                 from: self.some_address(to),
                 len: self.number(),
             },
-            12 => Message::Revoke {
+            12 => EngineMessage::Revoke {
                 id,
                 run: self.some_run(0),
             },
-            _ => Message::Revoked {
+            _ => EngineMessage::Revoked {
                 id,
                 runs: self.runs(to),
             },

@@ -1,16 +1,17 @@
 //! Messages between engines: sending them with their data, and the judgment of their access.
 
 use hydrant_pinning::{
-    AccessVerdict, Data, Decisions, Direction, Error, Message, Refusal, Region, Use, wire::Move,
+    AccessVerdict, Data, Decisions, Direction, EngineMessage, Error, Refusal, RegionNumber, Use,
+    wire::Move,
 };
 
 use super::{EngineWorld, WorldEvent, drive::AHEAD, model::KnownOperation};
 
 impl EngineWorld {
-    pub(super) fn send(&mut self, from: usize, to: usize, mut message: Message, data: Data) {
+    pub(super) fn send(&mut self, from: usize, to: usize, mut message: EngineMessage, data: Data) {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
-        assert!(bytes.len() <= Message::MAX_BYTES, "{message:?}");
+        assert!(bytes.len() <= EngineMessage::MAX_BYTES, "{message:?}");
         match data {
             Data::None => {}
             Data::Own { addr, len } => {
@@ -53,7 +54,7 @@ impl EngineWorld {
     }
 
     pub(crate) fn deliver(&mut self, from: usize, to: usize, bytes: &[u8]) {
-        let (message, data) = match Message::decode(bytes) {
+        let (message, data) = match EngineMessage::decode(bytes) {
             Ok(decoded) => decoded,
             Err(cause) => {
                 assert_eq!(Some(from), self.hostile, "{cause:?}");
@@ -84,26 +85,35 @@ impl EngineWorld {
     }
 
     /// Judges a message's access to own memory, and stores the data that it brings.
-    fn judge(&mut self, from: usize, rank: usize, message: &Message, data: &[u8]) -> AccessVerdict {
+    fn judge(
+        &mut self,
+        from: usize,
+        rank: usize,
+        message: &EngineMessage,
+        data: &[u8],
+    ) -> AccessVerdict {
         if Some(from) != self.hostile {
             self.check_region(message, rank);
         }
         let memory = &mut self.ranks[rank].memory;
         let may = match message {
-            Message::Move(wanted) => match wanted.needs.iter().all(|need| memory.is_near(need.run))
-            {
-                true => Ok(()),
-                false => Err(Refusal::NotMapped),
-            },
-            Message::Get { from, len, .. } => memory.may_peer(*from, u64::from(*len), Use::Read),
-            Message::Pull { from, to, .. } => {
+            EngineMessage::Move(wanted) => {
+                match wanted.needs.iter().all(|need| memory.is_near(need.run)) {
+                    true => Ok(()),
+                    false => Err(Refusal::NotMapped),
+                }
+            }
+            EngineMessage::Get { from, len, .. } => {
+                memory.may_peer(*from, u64::from(*len), Use::Read)
+            }
+            EngineMessage::Pull { from, to, .. } => {
                 let len = to
                     .iter()
                     .map(|place| place.len)
                     .fold(0, u64::saturating_add);
                 memory.may_peer(*from, len, Use::Read)
             }
-            Message::Ahead { from, len, .. } => memory.may_peer(*from, *len, Use::Read),
+            EngineMessage::Ahead { from, len, .. } => memory.may_peer(*from, *len, Use::Read),
             _ => Ok(()),
         };
         let hostile = Some(from) == self.hostile;
@@ -117,7 +127,7 @@ impl EngineWorld {
             memory.store(to, data);
         }
         let lasts = match message {
-            Message::Move(wanted) => {
+            EngineMessage::Move(wanted) => {
                 // The sender means memory that is gone, though other memory lasts in its bucket.
                 // That must not be registered.
                 let went = |known: &KnownOperation| {
@@ -128,11 +138,11 @@ impl EngineWorld {
                 (self.plan.pages == 1 || !self.book.known.values().any(went))
                     && needs.all(|need| memory.lasts_everywhere(need.run))
             }
-            Message::Pull { from, to, .. } => {
+            EngineMessage::Pull { from, to, .. } => {
                 let len = to.iter().map(|place| place.len);
                 memory.lasts(*from, len.fold(0, u64::saturating_add))
             }
-            Message::Ahead { from, len, .. } => memory.lasts(*from, *len),
+            EngineMessage::Ahead { from, len, .. } => memory.lasts(*from, *len),
             _ => true,
         };
         match may {
@@ -144,10 +154,10 @@ impl EngineWorld {
 
     /// Checks that each access to own memory belongs to an operation, and asks for no bucket
     /// without any of its bytes.
-    fn check_region(&self, message: &Message, rank: usize) {
+    fn check_region(&self, message: &EngineMessage, rank: usize) {
         let geometry = *self.ranks[rank].engine.limits();
         let geometry = geometry.geometry;
-        let means = |region: &Region, addr: u64, len: u64| {
+        let means = |region: &RegionNumber, addr: u64, len: u64| {
             let known = self.book.known.get(&region.0);
             known.is_some_and(|known| {
                 known.peer == rank && known.remote <= addr && addr + len <= known.remote + known.len
@@ -155,22 +165,22 @@ impl EngineWorld {
         };
         let fine = match message {
             // Foreseen memory belongs to no operation.
-            Message::Move(Move { region, .. }) if *region == AHEAD => true,
-            Message::Move(Move { region, needs, .. }) => {
+            EngineMessage::Move(Move { region, .. }) if *region == AHEAD => true,
+            EngineMessage::Move(Move { region, needs, .. }) => {
                 let known = self.book.known.get(&region.0);
                 let span = known.and_then(|known| geometry.span(known.remote, known.len).ok());
                 span.is_some_and(|span| needs.iter().all(|need| span.contains(need.run)))
             }
-            Message::Put {
+            EngineMessage::Put {
                 region, to, len, ..
             } => means(region, *to, u64::from(*len)),
-            Message::Get {
+            EngineMessage::Get {
                 region, from, len, ..
             } => means(region, *from, u64::from(*len)),
-            Message::Pull {
+            EngineMessage::Pull {
                 region, from, to, ..
             } => means(region, *from, to.iter().map(|place| place.len).sum()),
-            Message::Ahead { region, from, len } => means(region, *from, *len),
+            EngineMessage::Ahead { region, from, len } => means(region, *from, *len),
             _ => true,
         };
         assert!(fine, "{message:?} means memory that its operation does not");

@@ -1,7 +1,7 @@
 //! The setup of a world, and the steps in it.
 
 use hydrant_base::Random;
-use hydrant_pinning::{Config, CostModel, Direction, Message, Strategy};
+use hydrant_pinning::{Config, CostModel, Direction, EngineMessage, Strategy};
 use proptest::prelude::*;
 
 pub(crate) const PAGE: usize = 4096;
@@ -77,7 +77,7 @@ impl WorldPlan {
             cost: self.cost,
             register: self.cost,
             piggyback: self.piggyback,
-            max_payload: Message::MAX_BYTES + self.piggyback.max(64) + self.payload,
+            max_payload: EngineMessage::MAX_BYTES + self.piggyback.max(64) + self.payload,
             reads: self.reads,
         }
     }

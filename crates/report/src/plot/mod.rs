@@ -94,7 +94,7 @@ pub struct Series {
     /// The name in the legend.
     pub name: String,
     /// The kind of figures.
-    pub kind: Kind,
+    pub kind: SeriesKind,
     /// The colour number. Series with the same number belong together: Hydrant's and its reference.
     pub colour: usize,
     /// Bytes and nanoseconds, or values of the panel's axes.
@@ -103,7 +103,7 @@ pub struct Series {
 
 /// The kind of figures in a series, which decides how it is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SeriesKind {
     /// Measured of Hydrant: a full line with dots.
     Ours,
     /// Measured of Hydrant at so many points that dots would hide the line, or as steps.

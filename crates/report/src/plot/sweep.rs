@@ -4,7 +4,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::axis::TickAxis;
-use super::{Area, COLOURS, Drawn, FAINT, Kind, Series, WIDTH, anchored, diamond, font, mark};
+use super::{
+    Area, COLOURS, Drawn, FAINT, Series, SeriesKind, WIDTH, anchored, diamond, font, mark,
+};
 use crate::units;
 
 pub(super) const LEGEND_WIDTH: u32 = 290;
@@ -58,25 +60,25 @@ pub(super) fn draw(area: &Area<'_>, series: &[Series]) -> Drawn {
 pub(super) fn line(chart: &mut Chart<'_, '_>, series: &Series, points: &[(f64, f64)]) -> Drawn {
     let style = colour(series).stroke_width(2);
     match series.kind {
-        Kind::Ours => {
+        SeriesKind::Ours => {
             chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
             chart.draw_series(points.iter().map(|at| Circle::new(*at, 3, style.filled())))?;
         }
-        Kind::Line => {
+        SeriesKind::Line => {
             chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
         }
-        Kind::Reference => {
+        SeriesKind::Reference => {
             let dashed = colour(series).mix(0.8).stroke_width(2);
             chart.draw_series(DashedLineSeries::new(points.iter().copied(), 6, 4, dashed))?;
         }
-        Kind::Peer => {
+        SeriesKind::Peer => {
             chart.draw_series(
                 points
                     .iter()
                     .map(|at| EmptyElement::at(*at) + diamond((0, 0), colour(series))),
             )?;
         }
-        Kind::Other(kind) => {
+        SeriesKind::Other(kind) => {
             let thin = colour(series).mix(0.5).stroke_width(1);
             chart.draw_series(LineSeries::new(points.iter().copied(), thin))?;
             let marks = points.iter();
@@ -105,12 +107,12 @@ pub(super) fn names(legend: &Area<'_>, series: &[Series]) -> Drawn {
 fn sample(legend: &Area<'_>, series: &Series, y: i32) -> Drawn {
     let style = colour(series).stroke_width(2);
     match series.kind {
-        Kind::Ours => {
+        SeriesKind::Ours => {
             legend.draw(&PathElement::new([(6, y), (32, y)], style))?;
             legend.draw(&Circle::new((19, y), 3, style.filled()))?;
         }
-        Kind::Line => legend.draw(&PathElement::new([(6, y), (32, y)], style))?,
-        Kind::Reference => {
+        SeriesKind::Line => legend.draw(&PathElement::new([(6, y), (32, y)], style))?,
+        SeriesKind::Reference => {
             for from in [6, 16, 26] {
                 legend.draw(&PathElement::new(
                     [(from, y), (from + 6, y)],
@@ -118,8 +120,8 @@ fn sample(legend: &Area<'_>, series: &Series, y: i32) -> Drawn {
                 ))?;
             }
         }
-        Kind::Peer => legend.draw(&diamond((19, y), colour(series)))?,
-        Kind::Other(kind) => {
+        SeriesKind::Peer => legend.draw(&diamond((19, y), colour(series)))?,
+        SeriesKind::Other(kind) => {
             let thin = colour(series).mix(0.5).stroke_width(1);
             legend.draw(&PathElement::new([(6, y), (32, y)], thin))?;
             legend.draw(&mark(kind, (19, y), colour(series)))?;

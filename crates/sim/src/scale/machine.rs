@@ -9,8 +9,8 @@ use std::{
 };
 
 use hydrant_pinning::{
-    AccessVerdict, Action, Data, Decisions, Direction, Message, OutgoingMessage, RegisteredExtent,
-    Run,
+    AccessVerdict, Action, Data, Decisions, Direction, EngineMessage, OutgoingMessage,
+    RegisteredExtent, Run,
 };
 
 use super::{ScaleError, ScaleOutcome, ScaleSetup, latency::Latencies, node::Node, slab::Slab};
@@ -81,7 +81,7 @@ struct ScaleTransfer {
 }
 
 enum ScalePayload {
-    Message(Box<Message>),
+    Message(Box<EngineMessage>),
     /// A transfer that the engine asked for.
     Transfer(u64),
     /// A transfer of a hit, which bypassed the engine.

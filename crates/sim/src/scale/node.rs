@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hydrant_base::Random;
 use hydrant_pinning::{
-    Config, CostModel, Direction, Engine, EngineOperation, Hot, KeptHit, OwnMemory, Region,
+    Config, CostModel, Direction, Engine, EngineOperation, Hot, KeptHit, OwnMemory, RegionNumber,
     Strategy,
 };
 
@@ -142,7 +142,7 @@ impl Node {
             peer: self.peers[peer],
             direction: Direction::Put,
             local: SOURCE + local,
-            region: Region::default(),
+            region: RegionNumber::default(),
             remote: TARGETS + u64::from(rank) * stretch + remote,
             len,
             own: OwnMemory::Persistent,

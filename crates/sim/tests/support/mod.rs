@@ -17,10 +17,10 @@ use hydrant_conduit::{
     Access, Clock, Conduit, Error, Key, Local, Membership, Message, Permission, Posted, Rank,
     Remote, Sent, Sleep, Sleeper, Ticket, Window, conformance::Log,
 };
-use hydrant_sim::{Faults, Options, Profile, Sim, World};
+use hydrant_sim::{Faults, Profile, Sim, SimOptions, World};
 
 pub fn world(profile: &str, ranks: u32, seed: u64, faults: Faults) -> Arc<World> {
-    let options = Options {
+    let options = SimOptions {
         segment: 4 << 20,
         seed,
         faults,

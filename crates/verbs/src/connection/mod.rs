@@ -31,7 +31,8 @@ use crate::{
 use operation::{Recovery, request};
 
 pub(crate) use fast_path::FastOutcome;
-pub(crate) use operation::{Opcode, RdmaAccess, RdmaAtomic, RdmaOperation, RemoteRange};
+pub use operation::Opcode;
+pub(crate) use operation::{RdmaAccess, RdmaAtomic, RdmaOperation, RemoteRange};
 pub(crate) use pool::{SendLimits, SendPool};
 
 /// From this many work requests in flight, more are queued to share a doorbell: the NIC has enough

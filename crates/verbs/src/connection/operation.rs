@@ -42,13 +42,24 @@ pub(crate) struct RdmaAtomic {
     pub(crate) word: Option<ResultWord>,
 }
 
-/// The direction of an access.
+/// The operation of a request on a peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Opcode {
-    /// To the peer.
+pub enum Opcode {
+    /// Writes to the peer's memory.
     Write,
-    /// From the peer.
+    /// Reads from the peer's memory.
     Read,
+}
+
+impl Opcode {
+    /// Returns the opcode of libibverbs.
+    #[inline(always)]
+    pub(crate) const fn code(self) -> ffi::ibv_wr_opcode {
+        match self {
+            Self::Write => ffi::IBV_WR_RDMA_WRITE,
+            Self::Read => ffi::IBV_WR_RDMA_READ,
+        }
+    }
 }
 
 /// A write or a read, or a part of one that is longer than a request may be.
@@ -188,10 +199,7 @@ impl RdmaAccess {
     pub(super) fn request(&self, id: u64, pair: &QueuePair) -> WorkRequest {
         WorkRequest {
             id,
-            opcode: match self.opcode {
-                Opcode::Write => ffi::IBV_WR_RDMA_WRITE,
-                Opcode::Read => ffi::IBV_WR_RDMA_READ,
-            },
+            opcode: self.opcode.code(),
             addr: self.addr,
             len: self.len,
             lkey: self.lkey,

@@ -293,7 +293,7 @@ const WRITABLE: u32 = 2;
 /// Returns the error for an access that the peer's NIC refused.
 fn explain(peer: Rank, access: &RdmaAccess, answer: &Datagram) -> Error {
     let RemoteRange { key, addr, len } = access.whole;
-    let extent = table::RegisteredExtent {
+    let extent = table::LocalExtent {
         start: answer.start,
         len: answer.len,
         lkey: 0,

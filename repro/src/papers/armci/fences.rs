@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use hydrant::{Function, Job, Op, Rank, Strategy};
 
-use super::super::Scope;
 use super::super::job::{MB, Setup, micros, timed};
 use super::super::part::{Part, Picture, Sheet};
-use super::{ArmciWorld, GM, Outcome, raised};
-use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
+use super::super::{ExperimentInputs, PaperResult};
+use super::{ArmciWorld, GM, raised};
+use hydrant_report::plot::{self, Figure, Panel, Series, SeriesKind};
 use hydrant_report::units;
 
 /// One process talks to all seven others.
@@ -29,7 +29,7 @@ const COPIES: &str =
     "the processes that all call attend to each other's puts as they wait, as they do to requests";
 
 /// Figure 12.
-pub(in super::super) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in super::super) fn figure_12(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let id = "armci-figure-12";
     let mut part = Part::new(
         id,
@@ -46,8 +46,8 @@ pub(in super::super) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
          to compare that with. While one calls the others compute. Each caller begins with its right \
          neighbour, where the paper's order is random. The paper has the plot but not its numbers.",
     );
-    scope.doing("ARMCI: figure 12");
-    let rounds = scope.pick(16, 2);
+    inputs.doing("ARMCI: figure 12");
+    let rounds = inputs.pick(16, 2);
     // Without copies, memory is registered once, and the NIC puts by itself.
     let (requests, copies, armci) = (
         measure(FenceCall::Requests, Strategy::Firehose, rounds)?,
@@ -89,7 +89,7 @@ pub(in super::super) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
             };
             series.push(Series {
                 name: format!("{name}, {caller}"),
-                kind: Kind::Ours,
+                kind: SeriesKind::Ours,
                 colour: series.len(),
                 points: OUTSTANDING.iter().zip(times).map(faster).collect(),
             });
@@ -172,7 +172,7 @@ enum FenceCall {
 
 /// The mean times for each number of requests in flight: where one process calls, and the longest
 /// where all call.
-fn measure(way: FenceCall, strategy: Strategy, rounds: u32) -> Outcome<Vec<[Duration; 2]>> {
+fn measure(way: FenceCall, strategy: Strategy, rounds: u32) -> PaperResult<Vec<[Duration; 2]>> {
     let mut setup = Setup::new(GM, strategy, 128 * MB, 64 * MB);
     setup.ranks = RANKS;
     setup.run(|job| {

@@ -8,17 +8,17 @@ use std::time::Duration;
 use armci::Rmw;
 use hydrant::Strategy;
 
-use super::super::Scope;
 use super::super::job::{MB, SECOND, Setup, micros, timed};
 use super::super::part::{Cell, Part, Sheet};
 use super::super::published::value;
-use super::{ArmciWorld, GM, Outcome, VIA, raised};
+use super::super::{ExperimentInputs, PaperResult};
+use super::{ArmciWorld, GM, VIA, raised};
 
 /// The timed operations, by their names among the papers' figures.
 const OPERATIONS: [&str; 4] = ["get", "lock", "unlock", "rmw"];
 
 /// Table 2.
-pub(in super::super) fn table_2(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in super::super) fn table_2(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let mut part = Part::new(
         "armci-table-2",
         "ARMCI, table 2: latencies of remote operations",
@@ -31,7 +31,7 @@ pub(in super::super) fn table_2(scope: &Scope<'_>) -> Outcome<Part> {
          others are predictions. The table's column of the SMP node is in real time: `hydrant bench \
          armci` measures it.",
     );
-    let rounds = scope.pick(64, 8);
+    let rounds = inputs.pick(64, 8);
     let mut sheet = Sheet::new(
         "armci-table-2",
         "table 2",
@@ -45,7 +45,7 @@ pub(in super::super) fn table_2(scope: &Scope<'_>) -> Outcome<Part> {
     );
     let mut columns = Vec::new();
     for (machine, name) in [(GM, "myrinet"), (VIA, "clan")] {
-        scope.doing(format!("ARMCI: table 2, {name}"));
+        inputs.doing(format!("ARMCI: table 2, {name}"));
         columns.push((name, latencies(machine, rounds)?.map(micros)));
     }
     for (row, operation) in OPERATIONS.into_iter().enumerate() {
@@ -83,7 +83,7 @@ fn why(operation: &str) -> &'static str {
 }
 
 /// The mean times of the operations.
-fn latencies(machine: &str, rounds: u32) -> Outcome<[Duration; 4]> {
+fn latencies(machine: &str, rounds: u32) -> PaperResult<[Duration; 4]> {
     let setup = Setup::new(machine, Strategy::Bounce, 128 * MB, 64 * MB);
     let times = setup.run(|job| {
         let world = ArmciWorld::new(job)?;

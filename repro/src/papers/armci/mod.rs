@@ -9,7 +9,6 @@ mod protocols;
 use ::armci::Armci;
 use hydrant::{Job, Rank, Symmetric};
 
-use super::ReproduceError;
 use super::job::{FIRST, SECOND};
 use super::part::Picture;
 use hydrant_report::plot::{self, Figure, Panel, Series};
@@ -26,8 +25,6 @@ const VIA: &str = "clan-via";
 /// The computation of a rank between two checks whether the others are done: a millisecond on these
 /// machines.
 const OPERATIONS: u64 = 250_000;
-
-type Outcome<T> = std::result::Result<T, ReproduceError>;
 
 /// ARMCI in a job, and a word that tells computing ranks to stop.
 struct ArmciWorld {

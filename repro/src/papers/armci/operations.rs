@@ -8,13 +8,13 @@ use std::time::Duration;
 use armci::{Armci, Strides};
 use hydrant::{Job, Strategy};
 
-use super::super::Scope;
 use super::super::job::{FIRST, MB, PAGE, SECOND, SPARE, Setup, aligned, bandwidth, timed};
 use super::super::part::{Part, Sheet};
 use super::super::pindown::crossover;
 use super::super::published::value;
-use super::{ArmciWorld, GM, Outcome, VIA, picture, raised};
-use hydrant_report::plot::{self, Kind, Series};
+use super::super::{ExperimentInputs, PaperResult};
+use super::{ArmciWorld, GM, VIA, picture, raised};
+use hydrant_report::plot::{self, Series, SeriesKind};
 use hydrant_report::units;
 
 /// Bytes of an element.
@@ -35,9 +35,9 @@ struct Plot {
 }
 
 /// Figure 8: contiguous, VIA.
-pub(in super::super) fn figure_8(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in super::super) fn figure_8(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let (mut part, series) = figure(
-        scope,
+        inputs,
         &Plot {
             id: "armci-figure-8",
             number: 8,
@@ -52,9 +52,9 @@ pub(in super::super) fn figure_8(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// Figure 9: strided, VIA.
-pub(in super::super) fn figure_9(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in super::super) fn figure_9(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let (mut part, series) = figure(
-        scope,
+        inputs,
         &Plot {
             id: "armci-figure-9",
             number: 9,
@@ -68,9 +68,9 @@ pub(in super::super) fn figure_9(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// Figure 10: contiguous, GM.
-pub(in super::super) fn figure_10(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in super::super) fn figure_10(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let (mut part, series) = figure(
-        scope,
+        inputs,
         &Plot {
             id: "armci-figure-10",
             number: 10,
@@ -85,9 +85,9 @@ pub(in super::super) fn figure_10(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// Figure 11: strided, GM.
-pub(in super::super) fn figure_11(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in super::super) fn figure_11(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let (mut part, series) = figure(
-        scope,
+        inputs,
         &Plot {
             id: "armci-figure-11",
             number: 11,
@@ -149,7 +149,7 @@ fn expect_gap(part: &mut Part, series: &[Series]) {
     );
 }
 
-fn figure(scope: &Scope<'_>, plot: &Plot) -> Outcome<(Part, Vec<Series>)> {
+fn figure(inputs: &ExperimentInputs<'_>, plot: &Plot) -> PaperResult<(Part, Vec<Series>)> {
     let what = if plot.is_strided {
         "strided"
     } else {
@@ -196,15 +196,15 @@ fn figure(scope: &Scope<'_>, plot: &Plot) -> Outcome<(Part, Vec<Series>)> {
         ]
     };
     for (number, (strategy, is_strided, name)) in runs.iter().enumerate() {
-        scope.doing(format!("ARMCI: figure {}, {name}", plot.number));
-        let points = measure(scope, plot.machine, *strategy, *is_strided)?;
+        inputs.doing(format!("ARMCI: figure {}, {name}", plot.number));
+        let points = measure(inputs, plot.machine, *strategy, *is_strided)?;
         for (operation, which) in [("get", 0), ("put", 1)] {
             series.push(Series {
                 name: format!("{operation}, {name}"),
                 kind: if number > 0 && plot.is_strided {
-                    Kind::Reference
+                    SeriesKind::Reference
                 } else {
-                    Kind::Ours
+                    SeriesKind::Ours
                 },
                 colour: 2 * number + which,
                 points: (points.iter())
@@ -232,17 +232,17 @@ fn figure(scope: &Scope<'_>, plot: &Plot) -> Outcome<(Part, Vec<Series>)> {
 
 /// The mean times of a get and of a put, by size.
 fn measure(
-    scope: &Scope<'_>,
+    inputs: &ExperimentInputs<'_>,
     machine: &str,
     strategy: Strategy,
     is_strided: bool,
-) -> Outcome<Vec<(usize, [Duration; 2])>> {
+) -> PaperResult<Vec<(usize, [Duration; 2])>> {
     // The sides of the squares; the sizes follow from them.
     let sides: Vec<usize> = (0..=9)
-        .step_by(scope.pick(1, 3))
+        .step_by(inputs.pick(1, 3))
         .map(|bits| 1 << bits)
         .collect();
-    let rounds = scope.pick(8, 4);
+    let rounds = inputs.pick(8, 4);
     let mut setup = Setup::new(machine, strategy, 128 * MB, 64 * MB);
     setup.bucket = 16 * PAGE;
     setup.heap = 32 << 20;

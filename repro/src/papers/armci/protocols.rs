@@ -6,17 +6,17 @@ use std::time::Duration;
 use hydrant::{Job, Rank, Result, Strategy};
 use hydrant_sim::Profile;
 
-use super::super::Scope;
 use super::super::job::{FIRST, MB, PAGE, SECOND, SPARE, Setup, aligned, bandwidth, memory, timed};
 use super::super::part::{Part, Sheet};
 use super::super::pindown::crossover;
-use super::{GM, Outcome, VIA, picture};
-use hydrant_report::plot::{self, Kind, Series};
+use super::super::{ExperimentInputs, PaperResult};
+use super::{GM, VIA, picture};
+use hydrant_report::plot::{self, Series, SeriesKind};
 use hydrant_report::units;
 
 /// Figure 2: the bandwidth of registering and deregistering, and of copying.
-pub(in super::super) fn figure_2(scope: &Scope<'_>) -> Outcome<Part> {
-    scope.doing("ARMCI: figure 2");
+pub(in super::super) fn figure_2(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
+    inputs.doing("ARMCI: figure 2");
     let mut series = Vec::new();
     let sizes: Vec<usize> = (3..=22).map(|bits| 1 << bits).collect();
     for (colour, (name, machine)) in [("VIA", VIA), ("GM", GM)].into_iter().enumerate() {
@@ -32,7 +32,7 @@ pub(in super::super) fn figure_2(scope: &Scope<'_>) -> Outcome<Part> {
         };
         series.push(Series {
             name: format!("register + deregister, {name}"),
-            kind: Kind::Ours,
+            kind: SeriesKind::Ours,
             colour,
             points: sizes.iter().map(|bytes| rate(*bytes)).collect(),
         });
@@ -46,7 +46,7 @@ pub(in super::super) fn figure_2(scope: &Scope<'_>) -> Outcome<Part> {
     };
     series.push(Series {
         name: "copy, Pentium III".to_owned(),
-        kind: Kind::Reference,
+        kind: SeriesKind::Reference,
         colour: 7,
         points: sizes.iter().map(|bytes| copying(*bytes)).collect(),
     });
@@ -97,8 +97,8 @@ pub(in super::super) fn figure_2(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// Figure 6: gets on VIA.
-pub(in super::super) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
-    let (mut part, series) = gets(scope, "armci-figure-6", "6", "cLAN VIA", VIA)?;
+pub(in super::super) fn figure_6(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
+    let (mut part, series) = gets(inputs, "armci-figure-6", "6", "cLAN VIA", VIA)?;
     let [zero, baseline, pipelined] = &series[..] else {
         return Ok(part);
     };
@@ -144,8 +144,8 @@ pub(in super::super) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// Figure 7: gets on GM.
-pub(in super::super) fn figure_7(scope: &Scope<'_>) -> Outcome<Part> {
-    let (mut part, series) = gets(scope, "armci-figure-7", "7", "Myrinet GM", GM)?;
+pub(in super::super) fn figure_7(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
+    let (mut part, series) = gets(inputs, "armci-figure-7", "7", "Myrinet GM", GM)?;
     let [zero, baseline, pipelined] = &series[..] else {
         return Ok(part);
     };
@@ -192,17 +192,17 @@ fn series_lead(one: &Series, other: &Series) -> Vec<f64> {
 }
 
 fn gets(
-    scope: &Scope<'_>,
+    inputs: &ExperimentInputs<'_>,
     id: &'static str,
     figure: &str,
     network: &str,
     machine: &str,
-) -> Outcome<(Part, Vec<Series>)> {
+) -> PaperResult<(Part, Vec<Series>)> {
     let sizes: Vec<usize> = (3..=21)
-        .step_by(scope.pick(1, 3))
+        .step_by(inputs.pick(1, 3))
         .map(|bits| 1 << bits)
         .collect();
-    let rounds = scope.pick(8, 2);
+    let rounds = inputs.pick(8, 2);
     let mut part = Part::new(
         id,
         format!("ARMCI, figure {figure}: gets by three protocols on {network}"),
@@ -226,7 +226,7 @@ fn gets(
     .into_iter()
     .enumerate()
     {
-        scope.doing(format!("ARMCI: figure {figure}, {name}"));
+        inputs.doing(format!("ARMCI: figure {figure}, {name}"));
         let mut setup = Setup::new(machine, strategy, 128 * MB, 64 * MB);
         // Where the NIC cannot read, a get without copies is in pieces of 32 buckets.
         setup.bucket = 16 * PAGE;
@@ -241,7 +241,7 @@ fn gets(
         })?;
         series.push(Series {
             name: name.to_owned(),
-            kind: Kind::Ours,
+            kind: SeriesKind::Ours,
             colour,
             points: (points.iter())
                 .map(|(size, time)| (*size as f64, bandwidth(*size as u64, *time)))

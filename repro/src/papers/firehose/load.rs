@@ -7,7 +7,7 @@ use hydrant_base::Random;
 
 use super::LIMITS;
 use crate::papers::job::{FIRST, MB, PAGE, SECOND, SPARE, Setup, aligned, memory, shuffled, timed};
-use crate::papers::{ReproduceError, Scope};
+use crate::papers::{ExperimentInputs, ReproduceError};
 
 /// A put waited for a deregistration if it takes longer than this and than its bytes take.
 const UNPINNED: Duration = Duration::from_millis(1);
@@ -41,13 +41,18 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn of(scope: &Scope<'_>, bytes: usize, puts: usize, at_once: usize) -> Self {
+    pub(super) fn of(
+        inputs: &ExperimentInputs<'_>,
+        bytes: usize,
+        puts: usize,
+        at_once: usize,
+    ) -> Self {
         Self {
             bytes,
             puts,
             at_once,
-            smaller: scope.pick(1, 25),
-            areas: [50, 800, scope.pick(50, 150)],
+            smaller: inputs.pick(1, 25),
+            areas: [50, 800, inputs.pick(50, 150)],
         }
     }
 

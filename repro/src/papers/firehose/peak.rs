@@ -3,21 +3,21 @@
 use hydrant::Strategy;
 
 use super::LIMITS;
-use super::random::{BANDWIDTH, MACHINE, NO_UNPIN, Outcome, UNPIN, picture};
-use crate::papers::Scope;
+use super::random::{BANDWIDTH, MACHINE, NO_UNPIN, UNPIN, picture};
 use crate::papers::job::{FIRST, MB, SECOND, SPARE, Setup, aligned, bandwidth, memory, timed};
 use crate::papers::part::{Part, Sheet};
-use hydrant_report::plot::{self, Kind, Panel, Series};
+use crate::papers::{ExperimentInputs, PaperResult};
+use hydrant_report::plot::{self, Panel, Series, SeriesKind};
 use hydrant_report::units;
 
 /// Figure 5: the bandwidth of puts to one address, by size.
-pub(in crate::papers) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in crate::papers) fn figure_5(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let sizes: Vec<usize> = (3..=21)
-        .step_by(scope.pick(1, 3))
+        .step_by(inputs.pick(1, 3))
         .map(|bits| 1 << bits)
         .collect();
     let largest = sizes.last().copied().unwrap_or(8);
-    let rounds = scope.pick(8, 2);
+    let rounds = inputs.pick(8, 2);
     let mut series = Vec::new();
     for (colour, (strategy, name)) in [
         (Strategy::Firehose, "firehose"),
@@ -27,7 +27,7 @@ pub(in crate::papers) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
     .into_iter()
     .enumerate()
     {
-        scope.doing(format!("firehose: figure 5, {strategy}"));
+        inputs.doing(format!("firehose: figure 5, {strategy}"));
         let setup = Setup::new(MACHINE, strategy, LIMITS.0 * MB, LIMITS.1 * MB);
         let points = setup.run(|job| {
             let target = memory(job, largest as u64)?;
@@ -57,7 +57,7 @@ pub(in crate::papers) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
         })?;
         series.push(Series {
             name: name.to_owned(),
-            kind: Kind::Ours,
+            kind: SeriesKind::Ours,
             colour,
             points,
         });

@@ -8,15 +8,13 @@ use super::load::{AreaPoint, Load};
 use crate::papers::job::{MB, bandwidth, lifted, micros};
 use crate::papers::part::{Cell, Part, Picture, Sheet};
 use crate::papers::published::value;
-use crate::papers::{ReproduceError, Scope};
-use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
+use crate::papers::{ExperimentInputs, PaperResult};
+use hydrant_report::plot::{self, Figure, Panel, Series, SeriesKind};
 use hydrant_report::units;
 
 pub(super) const MACHINE: &str = "myrinet-gm";
 pub(super) const UNPIN: Strategy = Strategy::Rendezvous { unpin: true };
 pub(super) const NO_UNPIN: Strategy = Strategy::Rendezvous { unpin: false };
-
-pub(super) type Outcome<T> = std::result::Result<T, ReproduceError>;
 
 pub(super) fn curve(
     name: &str,
@@ -26,16 +24,20 @@ pub(super) fn curve(
 ) -> Series {
     Series {
         name: name.to_owned(),
-        kind: Kind::Ours,
+        kind: SeriesKind::Ours,
         colour,
         points: points.iter().map(|point| (point.mb, of(point))).collect(),
     }
 }
 
 /// Runs the three strategies of the paper over the areas.
-fn three_strategies(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<AreaPoint>; 3]> {
+fn three_strategies(
+    inputs: &ExperimentInputs<'_>,
+    load: &Load,
+    figure: &str,
+) -> PaperResult<[Vec<AreaPoint>; 3]> {
     let run = |strategy: Strategy, machine: &str| {
-        scope.doing(format!("firehose: figure {figure}, {strategy}"));
+        inputs.doing(format!("firehose: figure {figure}, {strategy}"));
         let mut setup = load.setup(machine, strategy);
         if strategy == NO_UNPIN {
             setup.m = 2048 * MB;
@@ -43,13 +45,13 @@ fn three_strategies(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Ve
         load.run(&setup)
     };
     let firehose = run(Strategy::Firehose, MACHINE)?;
-    let no_unpin = run(NO_UNPIN, &lifted(scope, MACHINE))?;
+    let no_unpin = run(NO_UNPIN, &lifted(inputs, MACHINE))?;
     // With unpin the area makes no difference, so fewer of the long puts suffice.
     let few = Load {
         puts: load.puts.div_ceil(8),
         ..*load
     };
-    scope.doing(format!("firehose: figure {figure}, {UNPIN}"));
+    inputs.doing(format!("firehose: figure {figure}, {UNPIN}"));
     let unpin = few.run(&few.setup(MACHINE, UNPIN))?;
     Ok([firehose, no_unpin, unpin])
 }
@@ -88,9 +90,9 @@ pub(super) fn smaller(part: &mut Part, load: &Load) {
 }
 
 /// Figure 3: the latency of 8-byte puts.
-pub(in crate::papers) fn figure_3(scope: &Scope<'_>) -> Outcome<Part> {
-    let load = Load::of(scope, 8, scope.pick(4000, 400), 1);
-    let [firehose, no_unpin, unpin] = three_strategies(scope, &load, "3")?;
+pub(in crate::papers) fn figure_3(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
+    let load = Load::of(inputs, 8, inputs.pick(4000, 400), 1);
+    let [firehose, no_unpin, unpin] = three_strategies(inputs, &load, "3")?;
     let mut part = Part::new(
         "firehose-figure-3",
         "Firehose, figure 3: 8-byte puts at random over a growing area",
@@ -181,9 +183,9 @@ pub(in crate::papers) fn figure_3(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// Figure 4: the bandwidth of puts of 64 KB.
-pub(in crate::papers) fn figure_4(scope: &Scope<'_>) -> Outcome<Part> {
-    let load = Load::of(scope, 64 << 10, scope.pick(400, 64), 8);
-    let [firehose, no_unpin, unpin] = three_strategies(scope, &load, "4")?;
+pub(in crate::papers) fn figure_4(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
+    let load = Load::of(inputs, 64 << 10, inputs.pick(400, 64), 8);
+    let [firehose, no_unpin, unpin] = three_strategies(inputs, &load, "4")?;
     let mut part = Part::new(
         "firehose-figure-4",
         "Firehose, figure 4: 64 KB puts at random over a growing area",

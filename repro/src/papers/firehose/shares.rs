@@ -3,16 +3,14 @@
 use hydrant::Strategy;
 
 use super::load::{AreaPoint, Load};
-use super::random::{
-    BANDWIDTH, LATENCY, MACHINE, Outcome, curve, details, over_area, picture, smaller,
-};
-use crate::papers::Scope;
+use super::random::{BANDWIDTH, LATENCY, MACHINE, curve, details, over_area, picture, smaller};
 use crate::papers::job::{bandwidth, micros};
 use crate::papers::part::Part;
+use crate::papers::{ExperimentInputs, PaperResult};
 
 /// Figures 3 and 4 again where one of four ranks puts. Its static share is a third of M; borrowing
 /// and adaptive victims give it the rest.
-pub(in crate::papers) fn shares(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in crate::papers) fn shares(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let modes = [
         ("static share", false, false),
         ("adaptive victims", false, true),
@@ -33,17 +31,22 @@ pub(in crate::papers) fn shares(scope: &Scope<'_>) -> Outcome<Part> {
     let mut panels = Vec::new();
     let mut all = Vec::new();
     for (bytes, puts, at_once, title) in [
-        (8, scope.pick(3000, 300), 1, "mean latency of an 8-byte put"),
-        (64 << 10, scope.pick(240, 40), 8, "bandwidth of 64 KB puts"),
+        (
+            8,
+            inputs.pick(3000, 300),
+            1,
+            "mean latency of an 8-byte put",
+        ),
+        (64 << 10, inputs.pick(240, 40), 8, "bandwidth of 64 KB puts"),
     ] {
-        let mut load = Load::of(scope, bytes, puts, at_once);
-        load.areas = [50, 500, scope.pick(50, 150)];
+        let mut load = Load::of(inputs, bytes, puts, at_once);
+        load.areas = [50, 500, inputs.pick(50, 150)];
         if bytes == 8 {
             smaller(&mut part, &load);
         }
         let mut series = Vec::new();
         for (colour, (name, borrowing, adaptive)) in modes.into_iter().enumerate() {
-            scope.doing(format!(
+            inputs.doing(format!(
                 "firehose: one of four ranks puts {bytes} bytes, {name}"
             ));
             let mut setup = load.setup(MACHINE, Strategy::Firehose);

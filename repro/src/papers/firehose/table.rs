@@ -5,7 +5,7 @@ use hydrant::Strategy;
 use crate::papers::part::{Cell, Part, Sheet};
 use crate::papers::programs::{ParsedReport, Program};
 use crate::papers::published::value;
-use crate::papers::{ReproduceError, Scope};
+use crate::papers::{ExperimentInputs, ReproduceError};
 use hydrant_report::units;
 
 /// The paper's three strategies, in its order.
@@ -54,7 +54,7 @@ const CASES: [ProgramCase; 2] = [
     },
 ];
 
-pub(in crate::papers) fn table_3(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
+pub(in crate::papers) fn table_3(inputs: &ExperimentInputs<'_>) -> Result<Part, ReproduceError> {
     let mut part = Part::new(
         "firehose-table-3",
         "Firehose, table 3: Cannon and bitonic sort under each strategy",
@@ -71,7 +71,7 @@ pub(in crate::papers) fn table_3(scope: &Scope<'_>) -> Result<Part, ReproduceErr
          kernel, so they are nearly all communication, and the ratios between strategies are \
          those of the puts.",
     );
-    part.note(if scope.quick {
+    part.note(if inputs.quick {
         "A quick run: problems are smaller, so start-up weighs more."
     } else {
         "With unpin the problems are scaled down to an eighth of the puts, to keep the whole run \
@@ -125,9 +125,9 @@ pub(in crate::papers) fn table_3(scope: &Scope<'_>) -> Result<Part, ReproduceErr
     for case in &CASES {
         let mut reports = Vec::new();
         for (strategy, name) in PAPERS {
-            scope.doing(format!("{} under {strategy}", case.program.name));
-            let mut n = scope.pick(case.program.n, case.quick);
-            if name == "unpin" && !scope.quick {
+            inputs.doing(format!("{} under {strategy}", case.program.name));
+            let mut n = inputs.pick(case.program.n, case.quick);
+            if name == "unpin" && !inputs.quick {
                 n = case.unpin;
             }
             let report = Program { n, ..case.program }.run(strategy)?;
@@ -136,9 +136,9 @@ pub(in crate::papers) fn table_3(scope: &Scope<'_>) -> Result<Part, ReproduceErr
         }
         judge(&mut part, case, &reports)?;
         for strategy in Strategy::ALL {
-            scope.doing(format!("{} under {strategy}", case.program.name));
+            inputs.doing(format!("{} under {strategy}", case.program.name));
             let program = Program {
-                n: scope.pick(case.others, case.quick / 2),
+                n: inputs.pick(case.others, case.quick / 2),
                 ..case.program
             };
             let row = |cells: Vec<Cell>| {

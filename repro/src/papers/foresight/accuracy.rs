@@ -7,12 +7,11 @@ use hydrant_foresight::predictor::Method;
 use hydrant_foresight::trace::Trace;
 use hydrant_foresight::{Costs, LinearCost};
 
-use super::Outcome;
-use crate::papers::Scope;
 use crate::papers::part::{Cell, Part, Picture, Sheet};
 use crate::papers::published::value;
 use crate::papers::traces::Recorded;
-use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
+use crate::papers::{ExperimentInputs, PaperResult};
+use hydrant_report::plot::{self, Figure, Panel, Series, SeriesKind};
 use hydrant_report::units;
 
 /// The windows of the periodicity predictor.
@@ -28,7 +27,7 @@ const HALF: u32 = 5;
 struct PredictorColumn {
     name: &'static str,
     colour: usize,
-    kind: Kind,
+    kind: SeriesKind,
     errors: fn(&Trace, &EvaluationSetting) -> Errors,
 }
 
@@ -36,37 +35,37 @@ const COLUMNS: [PredictorColumn; 6] = [
     PredictorColumn {
         name: "shortest (the paper's)",
         colour: 0,
-        kind: Kind::Ours,
+        kind: SeriesKind::Ours,
         errors: |trace, setting| evaluate(trace, Method::Shortest, setting).at_use,
     },
     PredictorColumn {
         name: "periodicity, best window",
         colour: 1,
-        kind: Kind::Ours,
+        kind: SeriesKind::Ours,
         errors: periodicity,
     },
     PredictorColumn {
         name: "median of 9",
         colour: 7,
-        kind: Kind::Ours,
+        kind: SeriesKind::Ours,
         errors: |trace, setting| evaluate(trace, Method::Median { of: 9 }, setting).at_use,
     },
     PredictorColumn {
         name: "landmarks, at use",
         colour: 4,
-        kind: Kind::Ours,
+        kind: SeriesKind::Ours,
         errors: |trace, setting| evaluate(trace, Method::Landmarks, setting).at_use,
     },
     PredictorColumn {
         name: "landmarks, acted upon",
         colour: 2,
-        kind: Kind::Ours,
+        kind: SeriesKind::Ours,
         errors: |trace, setting| evaluate(trace, Method::Landmarks, setting).acted,
     },
     PredictorColumn {
         name: "best constants in hindsight",
         colour: 3,
-        kind: Kind::Reference,
+        kind: SeriesKind::Reference,
         errors: |trace, setting| bound(trace, setting).gaps,
     },
 ];
@@ -145,7 +144,7 @@ fn at(points: &[(f64, f64)], bound: u32) -> f64 {
 }
 
 /// Figure 5: the predictors compared.
-pub(in crate::papers) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in crate::papers) fn figure_5(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let mut part = Part::new(
         "foresight-figure-5",
         "Foresight, figure 5: how well uses of buffers are predicted",
@@ -162,13 +161,13 @@ pub(in crate::papers) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
          and the computing before a use is as noisy as that made it. The second panel has that noise removed: \
          each computation takes the median of its call site.",
     );
-    let traces: Vec<&Recorded> = scope.traces.all(scope.quick).collect();
+    let traces: Vec<&Recorded> = inputs.traces.all(inputs.quick).collect();
     let mut panels = Vec::new();
     for (clock, title, file) in [
         (TraceClock::Computing, "as recorded", ""),
         (TraceClock::Smooth, "without jitter", "-smooth"),
     ] {
-        let (series, sheet) = predictors(scope, &traces, clock, title);
+        let (series, sheet) = predictors(inputs, &traces, clock, title);
         if clock == TraceClock::Computing {
             judge(&mut part, &series)?;
         } else {
@@ -202,7 +201,7 @@ pub(in crate::papers) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
 
 /// Runs all predictors on all traces by one clock. Returns their means, and a table of each.
 fn predictors(
-    scope: &Scope<'_>,
+    inputs: &ExperimentInputs<'_>,
     traces: &[&Recorded],
     clock: TraceClock,
     title: &str,
@@ -230,7 +229,7 @@ fn predictors(
     );
     let mut all: [Vec<Errors>; COLUMNS.len()] = Default::default();
     for recorded in traces {
-        scope.doing(format!("foresight: figure 5, {}, {title}", recorded.name));
+        inputs.doing(format!("foresight: figure 5, {}, {title}", recorded.name));
         let setting = setting_of(&recorded.trace, clock);
         let found = COLUMNS.map(|column| (column.errors)(&recorded.trace, &setting));
         let percent = |errors: &Errors, bound| match errors.forecasts {
@@ -255,7 +254,7 @@ fn predictors(
     (series.collect(), sheet)
 }
 
-fn judge(part: &mut Part, series: &[Series]) -> Outcome<()> {
+fn judge(part: &mut Part, series: &[Series]) -> PaperResult<()> {
     let percents = |column: usize, bound| at(&series[column].points, bound);
     let (shortest, rival, acted) = (0, 1, 4);
     let noise = "the shortest period ever seen is the lower edge of the noise, and these traces are noisier than a \
@@ -296,7 +295,7 @@ fn judge(part: &mut Part, series: &[Series]) -> Outcome<()> {
 }
 
 /// Adds the figures of the paper's text.
-fn with_paper(mut series: Vec<Series>) -> Outcome<Vec<Series>> {
+fn with_paper(mut series: Vec<Series>) -> PaperResult<Vec<Series>> {
     let figure = |name| value("foresight", name);
     for (name, colour, points) in [
         (
@@ -315,7 +314,7 @@ fn with_paper(mut series: Vec<Series>) -> Outcome<Vec<Series>> {
     ] {
         series.push(Series {
             name: name.to_owned(),
-            kind: Kind::Peer,
+            kind: SeriesKind::Peer,
             colour,
             points,
         });
@@ -324,13 +323,13 @@ fn with_paper(mut series: Vec<Series>) -> Outcome<Vec<Series>> {
 }
 
 /// Figure 6: the accuracy by the length of the window, on CG.
-pub(in crate::papers) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in crate::papers) fn figure_6(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let mut part = Part::new(
         "foresight-figure-6",
         "Foresight, figure 6: how much predictors depend on their windows",
     );
-    let all = || scope.traces.all(false);
-    let Some(recorded) = (scope.traces.of_program("cg", false)).or_else(|| all().next()) else {
+    let all = || inputs.traces.all(false);
+    let Some(recorded) = (inputs.traces.of_program("cg", false)).or_else(|| all().next()) else {
         return Ok(part);
     };
     part.note(format!(
@@ -342,13 +341,13 @@ pub(in crate::papers) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
     let setting = setting_of(&recorded.trace, TraceClock::Computing);
     let series = |name: String, colour, errors: Errors| Series {
         name,
-        kind: Kind::Ours,
+        kind: SeriesKind::Ours,
         colour,
         points: means(&[errors]),
     };
     let by_signature = |method: Method| -> Vec<Series> {
         let of = |(colour, window)| {
-            scope.doing(format!("foresight: figure 6, {method}, window {window}"));
+            inputs.doing(format!("foresight: figure 6, {method}, window {window}"));
             let setting = EvaluationSetting { window, ..setting };
             let errors = of_repeated(evaluate(&recorded.trace, method, &setting));
             series(format!("{method}, window {window}"), colour, errors)
@@ -359,7 +358,7 @@ pub(in crate::papers) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
     let landmarks = by_signature(Method::Landmarks);
     let patterns: Vec<Series> = (PATTERNS.into_iter().enumerate())
         .map(|(colour, window)| {
-            scope.doing(format!("foresight: figure 6, periodicity, window {window}"));
+            inputs.doing(format!("foresight: figure 6, periodicity, window {window}"));
             let errors = of_repeated(patterns(&recorded.trace, &setting, window));
             let name = format!("periodicity, window {window}");
             series(name, colour, errors)

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use hydrant::Strategy;
 
-use super::{MACHINE, Outcome, REGISTERED, in_mib, percent_above, percent_saved};
-use crate::papers::Scope;
+use super::{MACHINE, REGISTERED, in_mib, percent_above, percent_saved};
 use crate::papers::job::MB;
 use crate::papers::part::{Cell, Part, Picture, Sheet};
 use crate::papers::published::value;
 use crate::papers::replays::{Replay, Replayed, script};
 use crate::papers::traces::Recorded;
+use crate::papers::{ExperimentInputs, PaperResult};
 use crate::replay::{Played, staircase};
-use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
+use hydrant_report::plot::{self, Figure, Panel, Series, SeriesKind};
 use hydrant_report::units;
 
 const LEAVE: Strategy = Strategy::OnDemand { leave_pinned: true };
@@ -63,7 +63,7 @@ impl ReplayedPair<'_> {
 }
 
 /// Figure 11, columns like those of tables 2 and 3 for every strategy, and figure 3.
-pub(in crate::papers) fn figure_11(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in crate::papers) fn figure_11(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let mut part = Part::new(
         "foresight-figure-11",
         "Foresight, figure 11 and table 2: the NAS benchmarks",
@@ -96,11 +96,11 @@ pub(in crate::papers) fn figure_11(scope: &Scope<'_>) -> Outcome<Part> {
     let mut slower_without = Vec::new();
     let is_short = |it: &&Recorded| {
         let records = it.trace.ranks().iter().map(|it| it.records().len());
-        !scope.quick || records.sum::<usize>() < 2000
+        !inputs.quick || records.sum::<usize>() < 2000
     };
-    for recorded in scope.traces.all(scope.quick).filter(is_short) {
+    for recorded in inputs.traces.all(inputs.quick).filter(is_short) {
         let script = script(&recorded.trace, MACHINE)?;
-        let run = |strategy| Replay::new(MACHINE, strategy).run(scope, &recorded.name, &script);
+        let run = |strategy| Replay::new(MACHINE, strategy).run(inputs, &recorded.name, &script);
         let leave = run(LEAVE)?;
         if leave.all.peak_bytes == 0 {
             without.push(recorded.name.as_str());
@@ -139,7 +139,7 @@ pub(in crate::papers) fn figure_11(scope: &Scope<'_>) -> Outcome<Part> {
         longer == slower_without.len(),
         "",
     );
-    limited(scope, &mut part, &pairs)?;
+    limited(inputs, &mut part, &pairs)?;
     let panels = pairs.iter().map(over_time).collect();
     part.pictures.push(Picture {
         name: "foresight-figure-11".to_owned(),
@@ -180,7 +180,7 @@ fn row(
 }
 
 /// The savings and costs of the helper, compared with the paper.
-fn beside_the_paper(pairs: &[ReplayedPair<'_>]) -> Outcome<Sheet> {
+fn beside_the_paper(pairs: &[ReplayedPair<'_>]) -> PaperResult<Sheet> {
     let mut sheet = Sheet::new(
         "foresight-table-2",
         "The helper thread beside leaving pinned",
@@ -226,7 +226,7 @@ fn beside_the_paper(pairs: &[ReplayedPair<'_>]) -> Outcome<Sheet> {
     Ok(sheet)
 }
 
-fn judge(part: &mut Part, pairs: &[ReplayedPair<'_>]) -> Outcome<()> {
+fn judge(part: &mut Part, pairs: &[ReplayedPair<'_>]) -> PaperResult<()> {
     let saved = pairs.iter().map(ReplayedPair::peak_saved);
     let mean = saved.clone().sum::<f64>() / pairs.len().max(1) as f64;
     let best = saved.fold(f64::NEG_INFINITY, f64::max);
@@ -277,7 +277,11 @@ fn judge(part: &mut Part, pairs: &[ReplayedPair<'_>]) -> Outcome<()> {
 }
 
 /// Figure 3: a limit below the memory that leaving pinned needs.
-fn limited(scope: &Scope<'_>, part: &mut Part, pairs: &[ReplayedPair<'_>]) -> Outcome<()> {
+fn limited(
+    inputs: &ExperimentInputs<'_>,
+    part: &mut Part,
+    pairs: &[ReplayedPair<'_>],
+) -> PaperResult<()> {
     let ft = pairs.iter().filter(|it| it.recorded.program() == "ft");
     let Some(pair) = ft.max_by_key(|it| it.leave.all.peak_bytes) else {
         return Ok(());
@@ -302,7 +306,7 @@ fn limited(scope: &Scope<'_>, part: &mut Part, pairs: &[ReplayedPair<'_>]) -> Ou
     for strategy in [never, LEAVE, Strategy::Foresight] {
         let mut replay = Replay::new(MACHINE, strategy);
         replay.limit = Some(limit);
-        let run = replay.run(scope, &pair.recorded.name, &script);
+        let run = replay.run(inputs, &pair.recorded.name, &script);
         finished.push(run.is_ok());
         // The addresses of buffers decide which ones are evicted, and they differ in every run. So
         // time and peak differ too.
@@ -357,8 +361,18 @@ fn over_time(pair: &ReplayedPair<'_>) -> Panel {
         },
         y: REGISTERED,
         series: vec![
-            of("leave pinned", Kind::Reference, 1, &pair.leave.ranks[rank]),
-            of("helper thread", Kind::Line, 0, &pair.helper.ranks[rank]),
+            of(
+                "leave pinned",
+                SeriesKind::Reference,
+                1,
+                &pair.leave.ranks[rank],
+            ),
+            of(
+                "helper thread",
+                SeriesKind::Line,
+                0,
+                &pair.helper.ranks[rank],
+            ),
         ],
         marks: Vec::new(),
     }

@@ -5,15 +5,15 @@ use std::time::Duration;
 use hydrant::Strategy;
 use hydrant_base::Random;
 
-use super::{MACHINE, Outcome, REGISTERED, in_mib, percent_above, percent_saved};
-use crate::papers::Scope;
+use super::{MACHINE, REGISTERED, in_mib, percent_above, percent_saved};
 use crate::papers::derive::{Scaling, derive};
 use crate::papers::job::{MB, shuffled};
 use crate::papers::part::{Part, Picture, Sheet};
 use crate::papers::published::value;
 use crate::papers::replays::{Replay, Replayed, script, together};
+use crate::papers::{ExperimentInputs, PaperResult};
 use crate::replay::{mean, staircase};
-use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
+use hydrant_report::plot::{self, Figure, Panel, Series, SeriesKind};
 use hydrant_report::units;
 
 /// Ranks of a host.
@@ -32,16 +32,16 @@ impl HostMemory {
 }
 
 /// Figure 12 and table 3.
-pub(in crate::papers) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in crate::papers) fn figure_12(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let mut part = Part::new(
         "foresight-figure-12",
         "Foresight, figure 12 and table 3: four ranks on each host",
     );
-    let Some(recorded) = scope.traces.of_program("ft", scope.quick) else {
+    let Some(recorded) = inputs.traces.of_program("ft", inputs.quick) else {
         part.note("There is no trace of FT.");
         return Ok(part);
     };
-    let ranks = scope.pick(16, 8);
+    let ranks = inputs.pick(16, 8);
     let trace = derive(&recorded.trace, ranks, Scaling::Strong)?;
     let script = script(&trace, MACHINE)?;
     part.note(format!(
@@ -78,7 +78,7 @@ pub(in crate::papers) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
             let mut replay = Replay::new(MACHINE, strategy);
             replay.how.hosts = hosts.clone();
             let name = format!("{} on {ranks} ranks, test {test}", recorded.name);
-            let replayed = replay.run(scope, &name, &script)?;
+            let replayed = replay.run(inputs, &name, &script)?;
             let host = largest(&replayed, &hosts);
             Ok::<_, crate::papers::ReproduceError>((replayed, host))
         };
@@ -175,8 +175,8 @@ fn panel(test: &str, leave: &(Replayed, HostMemory), helper: &(Replayed, HostMem
         },
         y: REGISTERED,
         series: vec![
-            of("leave pinned", Kind::Reference, 1, leave),
-            of("helper thread", Kind::Line, 0, helper),
+            of("leave pinned", SeriesKind::Reference, 1, leave),
+            of("helper thread", SeriesKind::Line, 0, helper),
         ],
         marks: Vec::new(),
     }

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use hydrant_foresight::plan::{Action, Plan, PlanConfig, RegionId, Stats, ThreadId};
+use hydrant_foresight::plan::{HelperTask, Plan, PlanConfig, RegionId, Stats, ThreadId};
 use hydrant_foresight::sharing::Sharing;
 use hydrant_foresight::{Communication, Costs, Region, RegistrationOutcome, Time};
 
@@ -106,7 +106,7 @@ pub(super) fn play_rank(
 
 /// The state of a region; an unknown region is not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RegionState {
+enum HostRegionState {
     Registered,
     /// The helper registers or deregisters it until this time.
     Busy(u64),
@@ -115,7 +115,7 @@ enum RegionState {
 /// The registered regions.
 #[derive(Debug, Default)]
 struct RegisteredRegions {
-    regions: HashMap<(u64, u64), RegionState>,
+    regions: HashMap<(u64, u64), HostRegionState>,
     in_use: Option<(u64, u64)>,
     bytes: u64,
     series: Vec<(Duration, u64)>,
@@ -205,12 +205,12 @@ impl<'a> ModelRank<'a> {
             return;
         }
         match self.nic.regions.get(&key(region)) {
-            Some(RegionState::Busy(until)) => {
+            Some(HostRegionState::Busy(until)) => {
                 self.stalled_ns += until.saturating_sub(at);
                 self.next = Some((*until).max(at));
                 return;
             }
-            Some(RegionState::Registered) => {
+            Some(HostRegionState::Registered) => {
                 self.under_way = Some(RegistrationOutcome::Found);
                 self.next = Some(at + transfer_ns);
             }
@@ -219,7 +219,7 @@ impl<'a> ModelRank<'a> {
                 self.stalled_ns += takes_ns;
                 self.nic
                     .regions
-                    .insert(key(region), RegionState::Registered);
+                    .insert(key(region), HostRegionState::Registered);
                 self.nic.count(at, self.nic.bytes + region.bytes);
                 self.under_way = Some(RegistrationOutcome::OnDemand);
                 self.next = Some(at + takes_ns + transfer_ns);
@@ -292,7 +292,7 @@ impl ModelHelper {
         self.now = at;
         if let Some((id, region, registers, _)) = self.under.take() {
             if registers {
-                nic.regions.insert(key(region), RegionState::Registered);
+                nic.regions.insert(key(region), HostRegionState::Registered);
                 self.plan.registered(id);
             } else {
                 nic.regions.remove(&key(region));
@@ -315,25 +315,26 @@ impl ModelHelper {
         }
     }
 
-    fn used(&mut self) -> Option<Action> {
+    fn used(&mut self) -> Option<HelperTask> {
         let (told, communication) = self.told.pop_front()?;
         self.now = self.turns.after(self.now.max(told), self.costs.hash_ns);
         self.plan.used(self.thread, &communication, Time(self.now))
     }
 
-    fn begin(&mut self, action: Action, nic: &mut RegisteredRegions) {
+    fn begin(&mut self, action: HelperTask, nic: &mut RegisteredRegions) {
         let pages = |region: Region| region.bytes / PAGE;
         match action {
-            Action::Register { id, region } => {
+            HelperTask::Register { id, region } => {
                 if nic.regions.contains_key(&key(region)) {
                     return self.plan.registered(id);
                 }
                 let until = (self.turns).after(self.now, self.costs.register.of(pages(region)));
-                nic.regions.insert(key(region), RegionState::Busy(until));
+                nic.regions
+                    .insert(key(region), HostRegionState::Busy(until));
                 nic.count(self.now, nic.bytes + region.bytes);
                 self.under = Some((id, region, true, until));
             }
-            Action::Deregister { id, region } => {
+            HelperTask::Deregister { id, region } => {
                 if nic.in_use == Some(key(region)) {
                     return self.plan.still_used(id);
                 }
@@ -342,7 +343,8 @@ impl ModelHelper {
                     return;
                 }
                 let until = (self.turns).after(self.now, self.costs.deregister.of(pages(region)));
-                nic.regions.insert(key(region), RegionState::Busy(until));
+                nic.regions
+                    .insert(key(region), HostRegionState::Busy(until));
                 self.under = Some((id, region, false, until));
             }
         }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use hydrant::{Job, MessageProtocol, Result, Strategy, at_site};
 use hydrant_base::Random;
 
-use super::{MACHINE, Outcome, REGISTERED, in_mib, percent_above, percent_saved};
-use crate::papers::Scope;
+use super::{MACHINE, REGISTERED, in_mib, percent_above, percent_saved};
 use crate::papers::job::{FIRST, MB, SECOND, SPARE, Setup, aligned, micros, timed};
 use crate::papers::part::{Cell, Part, Picture, Sheet};
 use crate::papers::published::value;
+use crate::papers::{ExperimentInputs, PaperResult};
 use crate::replay::{mean, staircase};
-use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
+use hydrant_report::plot::{self, Figure, Panel, Series, SeriesKind};
 use hydrant_report::units;
 
 /// Buffers of an iteration.
@@ -104,7 +104,7 @@ impl MessageRun {
 }
 
 /// Runs the benchmark with messages of `bytes` bytes.
-fn run(scheme: Scheme, bytes: usize, buffers: BufferUse) -> Outcome<MessageRun> {
+fn run(scheme: Scheme, bytes: usize, buffers: BufferUse) -> PaperResult<MessageRun> {
     // No scheme may need to evict for want of room.
     let mut setup = Setup::new(MACHINE, scheme.strategy, 1024 * MB, 1024 * MB);
     setup.messages = scheme.messages;
@@ -151,7 +151,7 @@ fn both_ranks(job: &Job, bytes: usize, buffers: BufferUse) -> Result<MessageRun>
 }
 
 /// Figure 2: registered memory and time, with buffers left pinned or not.
-pub(in crate::papers) fn figure_2(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in crate::papers) fn figure_2(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let bytes = 5 * MB as usize;
     let mut part = Part::new(
         "foresight-figure-2",
@@ -170,7 +170,7 @@ pub(in crate::papers) fn figure_2(scope: &Scope<'_>) -> Outcome<Part> {
     let mut series = Vec::new();
     let mut times = Vec::new();
     for (colour, scheme) in [DEFAULT, NO_LEAVE].into_iter().enumerate() {
-        scope.doing(format!("foresight: figure 2, {}", scheme.name));
+        inputs.doing(format!("foresight: figure 2, {}", scheme.name));
         let run = run(scheme, bytes, BufferUse::Reused)?;
         row(&mut sheet, scheme.name.into(), &run);
         times.push(run.mean_us());
@@ -196,7 +196,7 @@ pub(in crate::papers) fn figure_2(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// Figure 9: buffers are reused.
-pub(in crate::papers) fn figure_9(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in crate::papers) fn figure_9(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let mut part = Part::new(
         "foresight-figure-9",
         "Foresight, figure 9: buffers that are reused, by scheme",
@@ -207,7 +207,7 @@ pub(in crate::papers) fn figure_9(scope: &Scope<'_>) -> Outcome<Part> {
          lets a use pass before it knows a period. Medians are of messages after that. All schemes register what \
          is above 16 KB; the paper's pipeline copies up to 1 MB, so that its lead below 256 KB is not to be seen here.",
     );
-    let found = schemes(scope, &mut part, "9", BufferUse::Reused)?;
+    let found = schemes(inputs, &mut part, "9", BufferUse::Reused)?;
     let [default, helper, pipeline, pipeline_leave] = &found[..] else {
         return Ok(part);
     };
@@ -271,13 +271,13 @@ pub(in crate::papers) fn figure_9(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// Figure 10: buffers are not reused.
-pub(in crate::papers) fn figure_10(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in crate::papers) fn figure_10(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let mut part = Part::new(
         "foresight-figure-10",
         "Foresight, figure 10: buffers that are used once, by scheme",
     );
     part.note("As figure 9, each message from, and into, a buffer of its own.");
-    let found = schemes(scope, &mut part, "10", BufferUse::Fresh)?;
+    let found = schemes(inputs, &mut part, "10", BufferUse::Fresh)?;
     let [default, helper, pipeline, pipeline_leave] = &found[..] else {
         return Ok(part);
     };
@@ -333,12 +333,12 @@ struct SchemeSweep {
 
 /// Runs all schemes of figures 9 and 10, and draws them.
 fn schemes(
-    scope: &Scope<'_>,
+    inputs: &ExperimentInputs<'_>,
     part: &mut Part,
     figure: &str,
     buffers: BufferUse,
-) -> Outcome<Vec<SchemeSweep>> {
-    let powers = (5..=14).step_by(scope.pick(1, 3)).map(|bits| KB << bits);
+) -> PaperResult<Vec<SchemeSweep>> {
+    let powers = (5..=14).step_by(inputs.pick(1, 3)).map(|bits| KB << bits);
     let sizes: Vec<usize> = std::iter::once(17 * KB)
         .chain(powers)
         .chain([16 * MB as usize])
@@ -351,7 +351,7 @@ fn schemes(
     );
     let (mut over, mut by_size, mut found) = (Vec::new(), Vec::new(), Vec::new());
     for (colour, scheme) in all.into_iter().enumerate() {
-        scope.doing(format!("foresight: figure {figure}, {}", scheme.name));
+        inputs.doing(format!("foresight: figure {figure}, {}", scheme.name));
         let at_4_mb = run(scheme, 4 * MB as usize, buffers)?;
         let (mut means, mut medians) = (Vec::new(), Vec::new());
         for &bytes in &sizes {
@@ -363,7 +363,7 @@ fn schemes(
         over.push(over_time(scheme, colour, &at_4_mb));
         by_size.push(Series {
             name: scheme.name.to_owned(),
-            kind: Kind::Ours,
+            kind: SeriesKind::Ours,
             colour,
             points: means.clone(),
         });
@@ -430,9 +430,9 @@ fn over_time(scheme: Scheme, colour: usize, run: &MessageRun) -> Series {
     Series {
         name: scheme.name.to_owned(),
         kind: if scheme.strategy == DEFAULT.strategy {
-            Kind::Reference
+            SeriesKind::Reference
         } else {
-            Kind::Line
+            SeriesKind::Line
         },
         colour,
         points: in_mib(staircase(&run.series, run.took).into_iter().map(seconds)),

@@ -21,15 +21,12 @@ pub(super) use micro::{figure_2, figure_9, figure_10};
 pub(super) use policies::figure_8;
 pub(super) use scaling::figure_13;
 
-use super::ReproduceError;
 use super::job::MB;
 use hydrant_report::plot::{Axis, Scale};
 use hydrant_report::units;
 
 /// The paper's machine.
 const MACHINE: &str = "connectx";
-
-type Outcome<T> = std::result::Result<T, ReproduceError>;
 
 /// The axis of registered memory.
 const REGISTERED: Axis = Axis {

@@ -8,15 +8,15 @@ use hydrant_foresight::{Communication, Costs, LinearCost, Region};
 use hydrant_sim::Profile;
 
 use super::host::{HelperTurns, RankHistory, THRESHOLD, play_rank};
-use super::{MACHINE, Outcome, REGISTERED, in_mib, percent_above, percent_saved};
-use crate::papers::Scope;
+use super::{MACHINE, REGISTERED, in_mib, percent_above, percent_saved};
 use crate::papers::job::{MB, PAGE};
 use crate::papers::part::{Part, Picture, Sheet};
 use crate::papers::published::value;
 use crate::papers::replays::together;
 use crate::papers::traces::{Recorded, size};
+use crate::papers::{ExperimentInputs, PaperResult};
 use crate::replay::{mean, staircase};
-use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
+use hydrant_report::plot::{self, Figure, Panel, Series, SeriesKind};
 use hydrant_report::units;
 
 /// The time slices of helpers that share a core, in nanoseconds.
@@ -58,7 +58,7 @@ struct Together {
 }
 
 /// Figure 8 and table 1.
-pub(in crate::papers) fn figure_8(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in crate::papers) fn figure_8(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let mut part = Part::new(
         "foresight-figure-8",
         "Foresight, figure 8 and table 1: helpers on fewer cores than ranks",
@@ -71,7 +71,7 @@ pub(in crate::papers) fn figure_8(scope: &Scope<'_>) -> Outcome<Part> {
          paper has six ranks and two idle cores, so three helpers to a core, and does not name its time slice; ours \
          are of 0.1, 1 and 4 ms because small classes compute for less time than class D.",
     );
-    let (calm, busy) = (calm(scope), scope.traces.of_program("cg", false));
+    let (calm, busy) = (calm(inputs), inputs.traces.of_program("cg", false));
     let mut sheet = Sheet::new(
         "foresight-figure-8",
         "A host's registered memory and time",
@@ -91,7 +91,7 @@ pub(in crate::papers) fn figure_8(scope: &Scope<'_>) -> Outcome<Part> {
     let mut panels = Vec::new();
     for (recorded, is_busy) in [(calm, false), (busy, true)] {
         let Some(recorded) = recorded else { continue };
-        scope.doing(format!("foresight: figure 8, {}", recorded.name));
+        inputs.doing(format!("foresight: figure 8, {}", recorded.name));
         let ranks: Vec<Vec<Communication>> = (recorded.trace.ranks().iter())
             .map(|rank| communications(rank, TraceClock::Computing))
             .collect();
@@ -149,13 +149,13 @@ pub(in crate::papers) fn figure_8(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// A program with long computations between its exchanges: the paper's SP, or a substitute.
-fn calm<'a>(scope: &Scope<'a>) -> Option<&'a Recorded> {
-    let named = |program| scope.traces.of_program(program, scope.quick);
+fn calm<'a>(inputs: &ExperimentInputs<'a>) -> Option<&'a Recorded> {
+    let named = |program| inputs.traces.of_program(program, inputs.quick);
     (named("sp").filter(|it| size(it) > 0)).or_else(|| named("ft"))
 }
 
 /// The cost of registration on the machine.
-fn costs() -> Outcome<Costs> {
+fn costs() -> PaperResult<Costs> {
     let profile = Profile::named(MACHINE)?;
     let costs = profile.registration();
     Ok(Costs {
@@ -268,7 +268,7 @@ fn judge(
     is_busy: bool,
     [none, conservative, aggressive]: [&Together; 3],
     by_slice: &str,
-) -> Outcome<()> {
+) -> PaperResult<()> {
     let saved = |it: &Together| percent_saved(it.mean, none.mean);
     let words = format!(
         "{:.1} % against {:.1} %",
@@ -317,7 +317,7 @@ fn judge(
 
 fn panel(recorded: &Recorded, all: [&Together; 3]) -> Panel {
     let names = ["no helper", "conservative", "aggressive"];
-    let kinds = [Kind::Reference, Kind::Line, Kind::Line];
+    let kinds = [SeriesKind::Reference, SeriesKind::Line, SeriesKind::Line];
     let changes = all.iter().map(|it| it.series.len()).max().unwrap_or(0);
     // The longest part of the middle in which changes can be told apart.
     let share = (SHOWN as f64 / changes.max(1) as f64).min(1.0);

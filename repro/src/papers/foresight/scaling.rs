@@ -2,15 +2,15 @@
 
 use hydrant::Strategy;
 
-use super::{MACHINE, Outcome, REGISTERED, in_mib, percent_above, percent_saved};
-use crate::papers::Scope;
+use super::{MACHINE, REGISTERED, in_mib, percent_above, percent_saved};
 use crate::papers::derive::{Scaling, derive};
 use crate::papers::job::MB;
 use crate::papers::part::{Part, Picture, Sheet};
 use crate::papers::published::value;
 use crate::papers::replays::{Replay, script};
 use crate::papers::traces::{Recorded, Traces};
-use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
+use crate::papers::{ExperimentInputs, PaperResult};
+use hydrant_report::plot::{self, Figure, Panel, Series, SeriesKind};
 use hydrant_report::units;
 
 const LEAVE: Strategy = Strategy::OnDemand { leave_pinned: true };
@@ -36,7 +36,7 @@ const WAYS: [Growth; 2] = [
 ];
 
 /// Figures 13 and 14, and table 4.
-pub(in crate::papers) fn figure_13(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in crate::papers) fn figure_13(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let mut part = Part::new(
         "foresight-figure-13",
         "Foresight, figures 13 and 14, and table 4: FT on more ranks",
@@ -44,8 +44,8 @@ pub(in crate::papers) fn figure_13(scope: &Scope<'_>) -> Outcome<Part> {
     // Each rank's memory exists 64 times, so large classes would not fit a machine.
     let own = Traces::own()?;
     let (Some(large), Some(small)) = (
-        scope.traces.of_program("ft", scope.quick),
-        own.find("ft", scope.pick("W", "S")),
+        inputs.traces.of_program("ft", inputs.quick),
+        own.find("ft", inputs.pick("W", "S")),
     ) else {
         part.note("There is no trace of FT.");
         return Ok(part);
@@ -56,7 +56,7 @@ pub(in crate::papers) fn figure_13(scope: &Scope<'_>) -> Outcome<Part> {
          and each exchange is in smaller parts. How FT's computing would change beside that is not known.",
         large.name, small.name
     ));
-    let sizes: &[u32] = scope.pick(&[16, 32, 64][..], &[4, 8][..]);
+    let sizes: &[u32] = inputs.pick(&[16, 32, 64][..], &[4, 8][..]);
     let mut sheet = Sheet::new(
         "foresight-table-4",
         "FT by the number of ranks",
@@ -79,7 +79,7 @@ pub(in crate::papers) fn figure_13(scope: &Scope<'_>) -> Outcome<Part> {
             Scaling::Strong => large,
             Scaling::Weak => small,
         };
-        let rows = grown(scope, recorded, &way, sizes)?;
+        let rows = grown(inputs, recorded, &way, sizes)?;
         for row in &rows {
             let of = |what: &str| value("foresight", &format!("{}_{}_{what}", way.name, row.ranks));
             let paper_time = match (of("helper_time"), of("pinned_time")) {
@@ -128,11 +128,11 @@ impl ScalingRow {
 }
 
 fn grown(
-    scope: &Scope<'_>,
+    inputs: &ExperimentInputs<'_>,
     recorded: &Recorded,
     way: &Growth,
     sizes: &[u32],
-) -> Outcome<Vec<ScalingRow>> {
+) -> PaperResult<Vec<ScalingRow>> {
     let mut rows = Vec::new();
     for &ranks in sizes {
         if !ranks.is_multiple_of(recorded.trace.ranks().len() as u32) {
@@ -147,7 +147,7 @@ fn grown(
             seconds: [0.0; 2],
         };
         for (at, strategy) in [LEAVE, Strategy::Foresight].into_iter().enumerate() {
-            let run = Replay::new(MACHINE, strategy).run(scope, &name, &script)?;
+            let run = Replay::new(MACHINE, strategy).run(inputs, &name, &script)?;
             row.peaks[at] = run.all.peak_bytes as f64;
             row.seconds[at] = run.seconds();
         }
@@ -211,7 +211,7 @@ fn judge(part: &mut Part, way: &Growth, rows: &[ScalingRow]) {
 fn panel(way: &Growth, rows: &[ScalingRow]) -> Panel {
     let of = |name: &str, colour, at: usize| Series {
         name: name.to_owned(),
-        kind: Kind::Ours,
+        kind: SeriesKind::Ours,
         colour,
         points: in_mib(rows.iter().map(|it| (f64::from(it.ranks), it.peaks[at]))),
     };

@@ -3,14 +3,13 @@
 use hydrant::{MessageProtocol, Strategy};
 use hydrant_foresight::trace::{RankTrace, Trace};
 
-use super::Outcome;
-use crate::papers::Scope;
 use crate::papers::derive::{Scaling, derive};
 use crate::papers::job::MB;
 use crate::papers::part::{Part, Sheet};
 use crate::papers::published::value;
 use crate::papers::replays::{Replay, Replayed, script};
 use crate::papers::traces::Traces;
+use crate::papers::{ExperimentInputs, PaperResult};
 use crate::replay::Script;
 
 const MACHINE: &str = "myrinet-pm";
@@ -63,8 +62,8 @@ struct BenchmarkResult {
 }
 
 /// Table 3.
-pub(in crate::papers) fn table_3(scope: &Scope<'_>) -> Outcome<Part> {
-    let ranks = scope.pick(64, 4);
+pub(in crate::papers) fn table_3(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
+    let ranks = inputs.pick(64, 4);
     let mut part = Part::new(
         "pindown-table-3",
         "Pin-down cache, table 3: NAS IS and FT, class A",
@@ -85,7 +84,7 @@ pub(in crate::papers) fn table_3(scope: &Scope<'_>) -> Outcome<Part> {
         "pindown-table-3",
         format!(
             "NAS parallel benchmarks, {}, {ranks} ranks",
-            scope.pick("class A", "small classes")
+            inputs.pick("class A", "small classes")
         ),
         &[
             "program",
@@ -102,7 +101,7 @@ pub(in crate::papers) fn table_3(scope: &Scope<'_>) -> Outcome<Part> {
     );
     let traces = Traces::own()?;
     for benchmark in &BENCHMARKS {
-        let class = scope.pick("A", benchmark.small);
+        let class = inputs.pick("A", benchmark.small);
         let Some(recorded) = traces.find(benchmark.program, class) else {
             continue;
         };
@@ -114,7 +113,7 @@ pub(in crate::papers) fn table_3(scope: &Scope<'_>) -> Outcome<Part> {
         let paper = |what: &str| value("pindown", &format!("nas_{}_{what}", benchmark.program));
         let seconds =
             benchmark.operations / paper("message")? * benchmark.exchanges / benchmark.timed;
-        let found = by_both_protocols(scope, benchmark, &script(&trace, MACHINE)?, uses, seconds)?;
+        let found = by_both_protocols(inputs, benchmark, &script(&trace, MACHINE)?, uses, seconds)?;
         let rate = |run: &Replayed| {
             benchmark.operations / (run.seconds() * benchmark.timed / benchmark.exchanges)
         };
@@ -164,12 +163,12 @@ fn parts(trace: &Trace) -> Vec<u64> {
 /// Runs a benchmark by both protocols. Each rank uses the given number of buffers. The computation
 /// is scaled until the copied run takes the given number of seconds.
 fn by_both_protocols(
-    scope: &Scope<'_>,
+    inputs: &ExperimentInputs<'_>,
     benchmark: &Benchmark,
     script: &Script,
     uses: f64,
     seconds: f64,
-) -> Outcome<BenchmarkResult> {
+) -> PaperResult<BenchmarkResult> {
     let run = |strategy, messages, slowdown| {
         let mut replay = Replay::new(MACHINE, strategy);
         replay.messages = messages;
@@ -178,7 +177,7 @@ fn by_both_protocols(
         replay.widening = false;
         replay.how.slowdown = slowdown;
         replay.run(
-            scope,
+            inputs,
             &format!("pin-down: table 3, {}", benchmark.name),
             script,
         )
@@ -200,7 +199,7 @@ fn by_both_protocols(
     })
 }
 
-fn judge(part: &mut Part, benchmark: &Benchmark, speed_up: f64, ratio: f64) -> Outcome<()> {
+fn judge(part: &mut Part, benchmark: &Benchmark, speed_up: f64, ratio: f64) -> PaperResult<()> {
     let paper = |what: &str| value("pindown", &format!("nas_{}_{what}", benchmark.program));
     part.expect(
         format!("{}: zero copy is faster than copying", benchmark.name),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hydrant::{Job, MessageProtocol, Result, Strategy};
 
-use super::puts::{Outcome, setup, sizes};
-use crate::papers::Scope;
+use super::puts::{setup, sizes};
 use crate::papers::job::{FIRST, MB, SECOND, SPARE, aligned, timed};
+use crate::papers::{ExperimentInputs, PaperResult};
 
 /// Bytes of PM's message buffers (§2).
 const BUFFER: usize = 8 << 10;
@@ -23,10 +23,13 @@ pub(super) enum MessageOrder {
 }
 
 /// The mean time of a message, by size.
-pub(super) fn copied(scope: &Scope<'_>, order: MessageOrder) -> Outcome<Vec<(f64, Duration)>> {
-    let sizes = sizes(scope);
-    let total = scope.pick(2 << 20, 256 << 10);
-    let mut setup = setup(scope, Strategy::Bounce)?;
+pub(super) fn copied(
+    inputs: &ExperimentInputs<'_>,
+    order: MessageOrder,
+) -> PaperResult<Vec<(f64, Duration)>> {
+    let sizes = sizes(inputs);
+    let total = inputs.pick(2 << 20, 256 << 10);
+    let mut setup = setup(inputs, Strategy::Bounce)?;
     setup.messages = MessageProtocol::Eager;
     setup.run(|job| {
         let mut memory = vec![1_u8; MB as usize + SPARE];

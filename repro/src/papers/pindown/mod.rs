@@ -11,8 +11,8 @@ use hydrant::Strategy;
 use super::job::{PAGE, bandwidth, micros};
 use super::part::{Cell, Part, Picture, Sheet};
 use super::published::value;
-use super::{ReproduceError, Scope};
-use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
+use super::{ExperimentInputs, PaperResult};
+use hydrant_report::plot::{self, Figure, Panel, Series, SeriesKind};
 use hydrant_report::units;
 
 pub(super) use benchmarks::table_3;
@@ -21,9 +21,7 @@ use puts::{means, sweep};
 
 const RATIOS: [usize; 5] = [0, 25, 50, 75, 100];
 
-type Outcome<T> = std::result::Result<T, ReproduceError>;
-
-fn curve(name: String, colour: usize, kind: Kind, rows: &[(f64, Duration)]) -> Series {
+fn curve(name: String, colour: usize, kind: SeriesKind, rows: &[(f64, Duration)]) -> Series {
     Series {
         name,
         kind,
@@ -57,14 +55,14 @@ fn at(series: &Series, size: f64) -> f64 {
 }
 
 /// Table 2: the cost of a hit and of a miss.
-pub(super) fn table_2(scope: &Scope<'_>) -> Outcome<Part> {
-    scope.doing("pin-down: table 2");
-    let count = scope.pick(200, 40);
+pub(super) fn table_2(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
+    inputs.doing("pin-down: table 2");
+    let count = inputs.pick(200, 40);
     let pages = [1_usize, 2, 4, 8, 16, 32, 64, 128, 256];
     let mut rows = Vec::new();
     for pages in pages {
         let size = pages * PAGE;
-        let [hit, miss] = means(scope, Strategy::Firehose, size, [100, 0], false, count)?;
+        let [hit, miss] = means(inputs, Strategy::Firehose, size, [100, 0], false, count)?;
         rows.push((pages, miss.saturating_sub(hit)));
     }
     let mut part = Part::new(
@@ -105,24 +103,24 @@ pub(super) fn table_2(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// Figure 5: bandwidth by size and hit ratio, with the receiver's side registered once.
-pub(super) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
+pub(super) fn figure_5(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let mut series = Vec::new();
     for (colour, ratio) in RATIOS.into_iter().enumerate() {
-        scope.doing(format!("pin-down: figure 5, {ratio} % hits"));
-        let rows = sweep(scope, Strategy::Firehose, ratio, false)?;
+        inputs.doing(format!("pin-down: figure 5, {ratio} % hits"));
+        let rows = sweep(inputs, Strategy::Firehose, ratio, false)?;
         series.push(curve(
             format!("zero copy, {ratio} % hits"),
             colour,
-            Kind::Ours,
+            SeriesKind::Ours,
             &rows,
         ));
     }
-    scope.doing("pin-down: figure 5, copying");
-    let copies = copied(scope, MessageOrder::Flood)?;
+    inputs.doing("pin-down: figure 5, copying");
+    let copies = copied(inputs, MessageOrder::Flood)?;
     series.push(curve(
         "message with copy".to_owned(),
         7,
-        Kind::Reference,
+        SeriesKind::Reference,
         &copies,
     ));
     let mut part = Part::new(
@@ -188,7 +186,7 @@ pub(super) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
     ] {
         series.push(Series {
             name: name.to_owned(),
-            kind: Kind::Peer,
+            kind: SeriesKind::Peer,
             colour: if value == paper_hits { 4 } else { 0 },
             points: vec![(million, value)],
         });
@@ -204,7 +202,7 @@ pub(super) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// The reason why copying is slower than in the paper, if it is.
-fn slow_copies(copying: &Series) -> Outcome<String> {
+fn slow_copies(copying: &Series) -> PaperResult<String> {
     let (ours, paper) = (at(copying, 131_072.0), value("pindown", "message_copy")?);
     if ours > 0.8 * paper {
         return Ok(String::new());
@@ -215,31 +213,31 @@ fn slow_copies(copying: &Series) -> Outcome<String> {
 }
 
 /// Figure 6: message passing, copying compared with zero copy, with a registration on both sides.
-pub(super) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
+pub(super) fn figure_6(inputs: &ExperimentInputs<'_>) -> PaperResult<Part> {
     let mut series = Vec::new();
     for (colour, ratio) in RATIOS.into_iter().enumerate() {
-        scope.doing(format!("pin-down: figure 6, {ratio} % hits"));
-        let rows = sweep(scope, Strategy::PinDown, ratio, true)?;
+        inputs.doing(format!("pin-down: figure 6, {ratio} % hits"));
+        let rows = sweep(inputs, Strategy::PinDown, ratio, true)?;
         series.push(curve(
             format!("zero copy, {ratio} % hits"),
             colour,
-            Kind::Ours,
+            SeriesKind::Ours,
             &rows,
         ));
     }
-    scope.doing("pin-down: figure 6, copying");
-    let copies = copied(scope, MessageOrder::Flood)?;
+    inputs.doing("pin-down: figure 6, copying");
+    let copies = copied(inputs, MessageOrder::Flood)?;
     series.push(curve(
         "message with copy".to_owned(),
         7,
-        Kind::Reference,
+        SeriesKind::Reference,
         &copies,
     ));
-    let answered = copied(scope, MessageOrder::Answered)?;
+    let answered = copied(inputs, MessageOrder::Answered)?;
     series.push(curve(
         "message with copy, each answered".to_owned(),
         6,
-        Kind::Reference,
+        SeriesKind::Reference,
         &answered,
     ));
     let mut part = Part::new(
@@ -309,7 +307,7 @@ pub(super) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
     for (colour, point) in papers {
         series.push(Series {
             name: format!("paper, {} MB/s at {}", point.1, units::bytes(point.0)),
-            kind: Kind::Peer,
+            kind: SeriesKind::Peer,
             colour,
             points: vec![point],
         });
@@ -334,7 +332,7 @@ fn picture(
     series: Vec<Series>,
     marks: Vec<(f64, String)>,
 ) {
-    let measured = |series: &&Series| series.kind != Kind::Peer;
+    let measured = |series: &&Series| series.kind != SeriesKind::Peer;
     let measured: Vec<Series> = series.iter().filter(measured).cloned().collect();
     let sheet = Sheet::of_series(name, title, "bytes", "mbs", &measured);
     part.sheets.push(sheet);

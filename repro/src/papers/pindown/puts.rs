@@ -8,11 +8,9 @@ use hydrant_base::Random;
 use crate::papers::job::{
     FIRST, MB, PAGE, SECOND, SPARE, Setup, aligned, lifted, memory, shuffled, timed,
 };
-use crate::papers::{ReproduceError, Scope};
+use crate::papers::{ExperimentInputs, PaperResult};
 
 const MACHINE: &str = "myrinet-pm";
-
-pub(super) type Outcome<T> = std::result::Result<T, ReproduceError>;
 
 /// The bytes that local operations may keep registered.
 const KEPT: usize = 8 << 20;
@@ -21,8 +19,8 @@ const KEPT: usize = 8 << 20;
 const POOL: usize = 25 << 20;
 /// Room for the buffers that hit. PM's limit was 4 MB, but here the experiment itself decides which
 /// puts hit.
-pub(super) fn setup(scope: &Scope<'_>, strategy: Strategy) -> Outcome<Setup> {
-    let machine = lifted(scope, MACHINE);
+pub(super) fn setup(inputs: &ExperimentInputs<'_>, strategy: Strategy) -> PaperResult<Setup> {
+    let machine = lifted(inputs, MACHINE);
     let mut setup = Setup::new(&machine, strategy, 16 * MB, KEPT as u64);
     setup.entries = KEPT as u64 / PAGE as u64;
     setup.heap = POOL + (4 << 20);
@@ -96,10 +94,10 @@ fn puts(
     Ok(time / count as u32)
 }
 
-pub(super) fn sizes(scope: &Scope<'_>) -> Vec<usize> {
+pub(super) fn sizes(inputs: &ExperimentInputs<'_>) -> Vec<usize> {
     // The largest size is the one with figures in the paper.
     let mut sizes: Vec<usize> = (0..=18)
-        .step_by(scope.pick(1, 3))
+        .step_by(inputs.pick(1, 3))
         .map(|halved| (1 << 20) >> halved)
         .collect();
     sizes.reverse();
@@ -108,15 +106,15 @@ pub(super) fn sizes(scope: &Scope<'_>) -> Vec<usize> {
 
 /// The mean time of a put by size, for a strategy and a hit ratio.
 pub(super) fn sweep(
-    scope: &Scope<'_>,
+    inputs: &ExperimentInputs<'_>,
     strategy: Strategy,
     ratio: usize,
     both: bool,
-) -> Outcome<Vec<(f64, Duration)>> {
-    let count = scope.pick(200, 40);
-    (sizes(scope).into_iter())
+) -> PaperResult<Vec<(f64, Duration)>> {
+    let count = inputs.pick(200, 40);
+    (sizes(inputs).into_iter())
         .map(|size| {
-            let [time] = means(scope, strategy, size, [ratio], both, count)?;
+            let [time] = means(inputs, strategy, size, [ratio], both, count)?;
             Ok((size as f64, time))
         })
         .collect()
@@ -125,14 +123,14 @@ pub(super) fn sweep(
 /// The mean time of a put of a size at some hit ratios, in a job of its own. Registrations left by
 /// another size would be half a hit.
 pub(super) fn means<const N: usize>(
-    scope: &Scope<'_>,
+    inputs: &ExperimentInputs<'_>,
     strategy: Strategy,
     size: usize,
     ratios: [usize; N],
     both: bool,
     count: usize,
-) -> Outcome<[Duration; N]> {
-    setup(scope, strategy)?.run(|job| {
+) -> PaperResult<[Duration; N]> {
+    setup(inputs, strategy)?.run(|job| {
         let target = memory(job, (POOL + PAGE) as u64)?;
         let mut times = [Duration::ZERO; N];
         if job.rank() == FIRST {

@@ -3,7 +3,8 @@
 
 #![allow(unsafe_code)] // ARMCI names memory by its address
 
-use armci::{Armci, Rmw, Scale, Strides, Vector};
+use armci::{Armci, Rmw, Strides, Vector};
+use hydrant::Factor;
 
 use super::{FACTOR, raised};
 use crate::bare::{BarePlace, ColumnShape, SectionShape};
@@ -23,7 +24,7 @@ pub(super) struct ArmciPeer<'a> {
     /// The process that owns the memory.
     proc: i32,
     len: usize,
-    scale: Scale,
+    scale: Factor,
 }
 
 /// A section as ARMCI has it: strides of both sides in bytes, and counts.

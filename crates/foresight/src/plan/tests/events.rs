@@ -73,7 +73,7 @@ proptest! {
     ) {
         let mut plan = Plan::new(PlanConfig { method, limit_bytes, regions, ..CONFIG }).unwrap();
         let threads = [plan.add_thread(), plan.add_thread()];
-        let mut asked: Vec<Action> = Vec::new();
+        let mut asked: Vec<HelperTask> = Vec::new();
         // More bytes than 64 bits can count.
         let mut is_absurd = false;
         for event in events {
@@ -89,18 +89,18 @@ proptest! {
                 }
                 PlanEvent::Answer { succeeds } => {
                     match (asked.pop(), succeeds) {
-                        (Some(Action::Register { id, .. }), true) => plan.registered(id),
-                        (Some(Action::Register { id, .. }), false) => plan.not_registered(id),
-                        (Some(Action::Deregister { id, .. }), true) => drop(plan.deregistered(id)),
-                        (Some(Action::Deregister { id, .. }), false) => plan.still_used(id),
+                        (Some(HelperTask::Register { id, .. }), true) => plan.registered(id),
+                        (Some(HelperTask::Register { id, .. }), false) => plan.not_registered(id),
+                        (Some(HelperTask::Deregister { id, .. }), true) => drop(plan.deregistered(id)),
+                        (Some(HelperTask::Deregister { id, .. }), false) => plan.still_used(id),
                         (None, _) => {}
                     }
                     None
                 }
             };
             if let Some(action) = action {
-                let id = |it: &Action| match it {
-                    Action::Register { id, .. } | Action::Deregister { id, .. } => *id,
+                let id = |it: &HelperTask| match it {
+                    HelperTask::Register { id, .. } | HelperTask::Deregister { id, .. } => *id,
                 };
                 prop_assert!(asked.iter().all(|it| id(it) != id(&action)), "asked for twice");
                 asked.push(action);

@@ -53,7 +53,7 @@ impl OneThread {
         page: u64,
         at: u64,
         outcome: RegistrationOutcome,
-    ) -> Option<Action> {
+    ) -> Option<HelperTask> {
         self.used_pages(site, page, 1, at, outcome)
     }
 
@@ -64,7 +64,7 @@ impl OneThread {
         pages: u64,
         at: u64,
         outcome: RegistrationOutcome,
-    ) -> Option<Action> {
+    ) -> Option<HelperTask> {
         let mut stack = [0; FRAMES];
         stack[0] = site;
         let communication = Communication {
@@ -90,7 +90,8 @@ impl OneThread {
         at: u64,
         outcome: RegistrationOutcome,
     ) -> RegionId {
-        let Some(Action::Deregister { id: region, .. }) = self.used(site, page, at, outcome) else {
+        let Some(HelperTask::Deregister { id: region, .. }) = self.used(site, page, at, outcome)
+        else {
             panic!("not deregistered");
         };
         self.plan.deregistered(region);
@@ -100,7 +101,8 @@ impl OneThread {
     /// The first moment at which a look registers a region.
     fn registers_at(&mut self, from: u64, to: u64) -> (u64, RegionId) {
         for now in from..=to {
-            if let Some(Action::Register { id: region, .. }) = self.plan.next_action(Time(now)) {
+            if let Some(HelperTask::Register { id: region, .. }) = self.plan.next_action(Time(now))
+            {
                 return (now, region);
             }
         }
@@ -112,7 +114,7 @@ impl OneThread {
 fn a_first_use_is_always_deregistered() {
     let mut one = OneThread::new(CONFIG);
     let action = one.used(1, 7, 1000, RegistrationOutcome::OnDemand).unwrap();
-    let Action::Deregister {
+    let HelperTask::Deregister {
         id: region,
         region: memory,
     } = action
@@ -130,7 +132,7 @@ fn the_deregistration_condition_is_that_it_can_be_registered_again_in_time() {
     // Deregistering and registering a page takes 15: the period decides.
     for (period, deregisters) in [(10, false), (14, false), (15, true), (1000, true)] {
         let mut one = OneThread::new(CONFIG);
-        let Some(Action::Deregister { id: region, .. }) =
+        let Some(HelperTask::Deregister { id: region, .. }) =
             one.used(1, 7, 1000, RegistrationOutcome::OnDemand)
         else {
             panic!("kept");
@@ -223,7 +225,7 @@ fn a_region_of_several_call_sites_is_kept_for_the_earliest() {
     one.plan.registered(region);
     // Site 2 comes too soon after site 1 for a deregistration between.
     assert_eq!(one.used(1, 7, 3040, RegistrationOutcome::Found), None);
-    let Some(Action::Deregister { id: region, .. }) =
+    let Some(HelperTask::Deregister { id: region, .. }) =
         one.used(2, 7, 3052, RegistrationOutcome::Found)
     else {
         panic!("kept");
@@ -244,7 +246,7 @@ fn a_region_not_used_in_time_is_deregistered() {
     assert_eq!(one.plan.next_action(Time(4019)), None);
     let action = one.plan.next_action(Time(4020));
     assert!(
-        matches!(action, Some(Action::Deregister { .. })),
+        matches!(action, Some(HelperTask::Deregister { .. })),
         "{action:?}"
     );
     assert!(!one.plan.deregistered(region));
@@ -258,7 +260,7 @@ fn a_region_not_used_in_time_is_deregistered() {
 #[test]
 fn a_region_in_use_is_not_deregistered() {
     let mut one = OneThread::new(CONFIG);
-    let Some(Action::Deregister { id: region, .. }) =
+    let Some(HelperTask::Deregister { id: region, .. }) =
         one.used(1, 7, 1000, RegistrationOutcome::OnDemand)
     else {
         panic!("kept");
@@ -282,7 +284,7 @@ fn a_region_used_during_its_registration_is_deregistered_after_it() {
             None
         );
         let action = one.plan.registered_late(region, Time(2010 + next));
-        let is_given_up = matches!(action, Some(Action::Deregister { id, .. }) if id == region);
+        let is_given_up = matches!(action, Some(HelperTask::Deregister { id, .. }) if id == region);
         assert_eq!(is_given_up, gives_up, "{next}: {action:?}");
         assert_eq!(one.plan.stats().unused, 0);
     }
@@ -315,7 +317,7 @@ fn the_limit_evicts_the_region_needed_last() {
         });
         let _ = one.used(2, 2, needed - 1000, RegistrationOutcome::Refused);
         let _ = one.used(2, 2, needed - 500, RegistrationOutcome::Refused);
-        let Some(Action::Deregister { id: region, .. }) =
+        let Some(HelperTask::Deregister { id: region, .. }) =
             one.used(1, 1, 1000, RegistrationOutcome::OnDemand)
         else {
             panic!("kept");
@@ -328,7 +330,7 @@ fn the_limit_evicts_the_region_needed_last() {
             "too soon to be deregistered"
         );
         match one.plan.next_action(Time(1031)) {
-            Some(Action::Deregister {
+            Some(HelperTask::Deregister {
                 id: region,
                 region: memory,
             }) if gives_up => {
@@ -336,7 +338,7 @@ fn the_limit_evicts_the_region_needed_last() {
                 one.plan.deregistered(region);
                 let next = one.plan.next_action(Time(1032));
                 assert!(
-                    matches!(next, Some(Action::Register { region, .. }) if region.addr == 2 * PAGE)
+                    matches!(next, Some(HelperTask::Register { region, .. }) if region.addr == 2 * PAGE)
                 );
                 assert_eq!(one.plan.registered_bytes(), PAGE);
             }
@@ -380,7 +382,7 @@ fn a_postponed_region_is_tried_again_when_there_is_room() {
     // The other region is needed at the same time: no later need can make room.
     assert_eq!(one.plan.next_action(Time(2990)), None);
     assert_eq!(one.plan.stats().postponed, 1);
-    let Some(Action::Deregister { id: region, .. }) =
+    let Some(HelperTask::Deregister { id: region, .. }) =
         one.used(1, 1, 3000, RegistrationOutcome::Found)
     else {
         panic!("kept");
@@ -388,7 +390,7 @@ fn a_postponed_region_is_tried_again_when_there_is_room() {
     one.plan.deregistered(region);
     let action = one.plan.next_action(Time(3000));
     assert!(
-        matches!(action, Some(Action::Register { .. })),
+        matches!(action, Some(HelperTask::Register { .. })),
         "{action:?}"
     );
 }
@@ -403,13 +405,13 @@ fn the_next_region_waits_for_the_last_if_no_two_were_in_use() {
     let (_, first) = one.registers_at(12_000, 20_000);
     one.plan.registered(first);
     let action = one.used(1, 10, 20_000, RegistrationOutcome::Found);
-    assert!(matches!(action, Some(Action::Deregister { id, .. }) if id == first));
+    assert!(matches!(action, Some(HelperTask::Deregister { id, .. }) if id == first));
     // The second is due.
     assert_eq!(one.plan.next_action(Time(20_995)), None);
     assert!(one.plan.wake().is_none_or(|at| at > Time(20_995)));
     one.plan.deregistered(first);
     let action = one.plan.next_action(Time(20_995));
-    assert!(matches!(action, Some(Action::Register { id, .. }) if id != first));
+    assert!(matches!(action, Some(HelperTask::Register { id, .. }) if id != first));
 }
 
 #[test]
@@ -419,7 +421,7 @@ fn a_neighbour_torn_by_a_deregistration_is_registered_again() {
     for round in 0..2 {
         for (site, page) in [(1, 10), (2, 12)] {
             let at = round * 10_000 + site;
-            let Some(Action::Deregister { id, .. }) =
+            let Some(HelperTask::Deregister { id, .. }) =
                 one.used_pages(site, page, 3, at, RegistrationOutcome::OnDemand)
             else {
                 panic!("not deregistered");
@@ -434,7 +436,7 @@ fn a_neighbour_torn_by_a_deregistration_is_registered_again() {
         one.plan.registered(id);
     }
     let action = one.used_pages(1, 10, 3, 20_001, RegistrationOutcome::Found);
-    let Some(Action::Deregister { id: first, .. }) = action else {
+    let Some(HelperTask::Deregister { id: first, .. }) = action else {
         panic!("{action:?}");
     };
     one.plan.deregistered(first);
@@ -445,7 +447,7 @@ fn a_neighbour_torn_by_a_deregistration_is_registered_again() {
     };
     assert_eq!((memory.addr, memory.bytes), (12 * PAGE, 3 * PAGE));
     let action = one.plan.torn(second, Time(20_002));
-    assert!(matches!(action, Some(Action::Register { id, .. }) if id == second));
+    assert!(matches!(action, Some(HelperTask::Register { id, .. }) if id == second));
     assert_eq!(one.plan.neighbours(first), []);
     one.plan.registered(second);
     assert_eq!(one.plan.registered_bytes(), bytes);
@@ -471,7 +473,7 @@ fn a_landmark_is_waited_for() {
                 RegistrationOutcome::Refused
             },
         );
-        if let Some(Action::Deregister { id: region, .. }) = action {
+        if let Some(HelperTask::Deregister { id: region, .. }) = action {
             one.plan.deregistered(region);
         }
         now += 10_000 + noise;
@@ -503,7 +505,7 @@ fn short_buffers_are_of_no_region() {
 #[test]
 fn a_refused_use_is_of_the_largest_region_that_is_known() {
     let mut one = OneThread::new(CONFIG);
-    let Some(Action::Deregister { id: whole, .. }) =
+    let Some(HelperTask::Deregister { id: whole, .. }) =
         one.used_pages(1, 8, 4, 1000, RegistrationOutcome::OnDemand)
     else {
         panic!("kept");
@@ -526,7 +528,7 @@ fn a_use_that_another_region_served_is_of_that_one() {
     // Another call site registered more.
     let large = one.used_pages(1, 8, 4, 3000, RegistrationOutcome::Found);
     // The record of that registration may be lost; finding the region registered is as good.
-    let Some(Action::Deregister { id: large, .. }) = large else {
+    let Some(HelperTask::Deregister { id: large, .. }) = large else {
         panic!("{large:?}");
     };
     assert_ne!(large, small);
@@ -586,7 +588,7 @@ fn a_helper_that_rests_keeps_nothing_but_what_is_in_use() {
     let mut one = OneThread::new(CONFIG);
     // Pages 7 and 8 are needed too soon to be deregistered; page 9 is in use.
     for (page, at) in [(7, 1000), (8, 1010), (9, 1020)] {
-        let Some(Action::Deregister { id, .. }) =
+        let Some(HelperTask::Deregister { id, .. }) =
             one.used(page, page, at, RegistrationOutcome::OnDemand)
         else {
             panic!("page {page} is kept");
@@ -598,7 +600,7 @@ fn a_helper_that_rests_keeps_nothing_but_what_is_in_use() {
     }
     let mut given_up = Vec::new();
     while let Some(action) = one.plan.rest() {
-        let Action::Deregister { id, region } = action else {
+        let HelperTask::Deregister { id, region } = action else {
             panic!("{action:?}");
         };
         assert!(one.plan.deregistered(id), "it is expected all the same");
@@ -688,7 +690,7 @@ fn registered_bytes_count_before_the_plan_hears_of_them() {
     one.used_and_gone(2, 20, 29_996, RegistrationOutcome::OnDemand);
     assert!(matches!(
         one.plan.next_action(Time(29_997)),
-        Some(Action::Register { .. })
+        Some(HelperTask::Register { .. })
     ));
 }
 
@@ -697,7 +699,7 @@ fn pages_shared_by_large_regions_are_kept_apart_unless_inside_another() {
     let mut one = OneThread::new(CONFIG);
     let mut uses = |first, count| {
         let action = one.used_pages(first, first, count, first, RegistrationOutcome::OnDemand);
-        if let Some(Action::Deregister { id, .. }) = action {
+        if let Some(HelperTask::Deregister { id, .. }) = action {
             one.plan.deregistered(id);
         }
         let shared = one.plan.take_shared();
@@ -720,7 +722,7 @@ fn pages_shared_by_large_regions_are_kept_apart_unless_inside_another() {
 fn a_page_that_is_apart_is_idle_when_none_of_its_buffers_is_expected() {
     let mut one = OneThread::new(CONFIG);
     let use_and_leave = |one: &mut OneThread, site, first, at| {
-        let Some(Action::Deregister { id, .. }) =
+        let Some(HelperTask::Deregister { id, .. }) =
             one.used_pages(site, first, 5, at, RegistrationOutcome::OnDemand)
         else {
             panic!("not deregistered");
@@ -755,7 +757,7 @@ fn a_page_that_is_apart_is_joined_when_a_buffer_of_two_is_forgotten() {
     let mut changes = Vec::new();
     for (site, first) in [(1, 100), (2, 104), (3, 200)] {
         let action = one.used_pages(site, first, 5, 1000 * site, RegistrationOutcome::OnDemand);
-        if let Some(Action::Deregister { id, .. }) = action {
+        if let Some(HelperTask::Deregister { id, .. }) = action {
             one.plan.deregistered(id);
         }
         changes.extend(one.plan.take_shared());

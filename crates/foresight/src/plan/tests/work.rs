@@ -59,13 +59,13 @@ fn steps_with(config: PlanConfig, regions: u64, pages: u64, apart: u64) -> u64 {
 }
 
 impl OneThread {
-    fn carry_out(&mut self, action: Action) {
+    fn carry_out(&mut self, action: HelperTask) {
         match action {
-            Action::Register { id, .. } => self.plan.registered(id),
-            Action::Deregister { id, .. } => {
+            HelperTask::Register { id, .. } => self.plan.registered(id),
+            HelperTask::Deregister { id, .. } => {
                 self.plan.deregistered(id);
                 for (id, _) in self.plan.neighbours(id) {
-                    if let Some(Action::Register { id, .. }) = self.plan.torn(id, Time(0)) {
+                    if let Some(HelperTask::Register { id, .. }) = self.plan.torn(id, Time(0)) {
                         self.plan.registered(id);
                     }
                 }
@@ -125,7 +125,7 @@ fn a_bounded_number_of_overlapping_neighbours_is_visited() {
         );
         assert_eq!(action, None);
     }
-    let Some(Action::Deregister { id, .. }) = one.plan.rest() else {
+    let Some(HelperTask::Deregister { id, .. }) = one.plan.rest() else {
         panic!("all are registered");
     };
     one.plan.deregistered(id);
@@ -143,7 +143,7 @@ fn regions_in_use_are_found_without_visiting_others() {
         bytes: PAGE,
     };
     for page in (0..1000).map(|it| 2 * it) {
-        let Some(Action::Deregister { id, .. }) =
+        let Some(HelperTask::Deregister { id, .. }) =
             one.used(page + 1, page, 1000 + page, RegistrationOutcome::OnDemand)
         else {
             panic!("a first use is given up");
@@ -160,7 +160,7 @@ fn regions_in_use_are_found_without_visiting_others() {
     for id in all {
         let action = one.plan.try_again(id, Time(9000));
         assert!(
-            matches!(action, Some(Action::Deregister { .. })),
+            matches!(action, Some(HelperTask::Deregister { .. })),
             "{action:?}"
         );
         one.plan.deregistered(id);

@@ -17,13 +17,13 @@ use super::frame::{GREETING, Start};
 use super::link::AgentLink;
 use crate::launcher::child::{Tie, tie_to};
 use crate::launcher::start::pid_of;
-use crate::launcher::{Remote, Spec, stdin};
+use crate::launcher::{RemoteHosts, Spec, stdin};
 
 /// Variables that concern one host alone, or the access to the others.
 const OF_THIS_HOST: [&str; 3] = [crate::HOST_ID, crate::HOST_CPUS, "HYDRANT_RSH"];
 
 /// Starts the agent of a host. Returns the remote shell's process and the link to the agent.
-pub(super) fn start(remote: &Remote, host: &str, tie: Tie) -> io::Result<(Pid, AgentLink)> {
+pub(super) fn start(remote: &RemoteHosts, host: &str, tie: Tie) -> io::Result<(Pid, AgentLink)> {
     let agent: Vec<OsString> = remote.agent.iter().map(|word| quote(word)).collect();
     // A local shell splits the setting into words, so the setting may contain quotes and variables.
     let mut script = OsString::from("exec ");

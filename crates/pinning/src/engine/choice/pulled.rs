@@ -47,7 +47,7 @@ impl PulledMemory {
         count <= self.room
     }
 
-    /// Notes the room that the peer reported, as coded in [`Fetched`](crate::Message::Fetched).
+    /// Notes the room that the peer reported, as coded in [`Fetched`](crate::EngineMessage::Fetched).
     pub(in crate::engine) fn note_room(&mut self, room: u8) {
         self.room = match room {
             0 => 0,

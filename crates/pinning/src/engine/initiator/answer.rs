@@ -2,7 +2,7 @@
 //! better one will come.
 
 use super::{Initiator, StepContext, TransferKind};
-use crate::{Error, Message};
+use crate::{EngineMessage, Error};
 
 /// The part of this rank's state that a message answers.
 #[derive(Clone, Copy, Debug)]
@@ -12,12 +12,12 @@ pub(in crate::engine) enum AnswerTo {
 }
 
 impl AnswerTo {
-    pub(in crate::engine) fn of_message(message: &Message) -> Option<Self> {
+    pub(in crate::engine) fn of_message(message: &EngineMessage) -> Option<Self> {
         match message {
-            Message::Granted(granted) => Some(Self::Move(granted.id)),
-            Message::Stored { id, .. }
-            | Message::Fetched { id, .. }
-            | Message::Pulled { id, .. } => Some(Self::Transfer(*id)),
+            EngineMessage::Granted(granted) => Some(Self::Move(granted.id)),
+            EngineMessage::Stored { id, .. }
+            | EngineMessage::Fetched { id, .. }
+            | EngineMessage::Pulled { id, .. } => Some(Self::Transfer(*id)),
             _ => None,
         }
     }

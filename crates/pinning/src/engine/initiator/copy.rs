@@ -7,7 +7,7 @@
 
 use super::{Data, Initiator, StepContext, TransferKind};
 use crate::engine::choice::PieceRoute;
-use crate::{Action, Direction, Message, Refusal, Violation};
+use crate::{Action, Direction, EngineMessage, Refusal, Violation};
 
 /// The chunks in flight at once, at least and at most.
 const WINDOW: (u64, u64) = (3, 16);
@@ -101,7 +101,7 @@ impl Initiator {
                 piece.transfers += 1;
             });
             let (message, data) = if direction == Direction::Put {
-                let message = Message::Put {
+                let message = EngineMessage::Put {
                     id: transfer,
                     region,
                     to: remote,
@@ -109,7 +109,7 @@ impl Initiator {
                 };
                 (message, Data::Own { addr, len })
             } else {
-                let message = Message::Get {
+                let message = EngineMessage::Get {
                     id: transfer,
                     region,
                     from: remote,

@@ -7,7 +7,7 @@ use super::{
     firehoses::{Attached, PendingMove, RemoteSide},
 };
 use crate::{
-    Direction, Message, Region, Run, Strategy,
+    Direction, EngineMessage, RegionNumber, Run, Strategy,
     wire::{MAX_LIST, Move, Need},
 };
 
@@ -31,7 +31,7 @@ impl Initiator {
     /// nothing.
     pub(in crate::engine) fn attach_ahead(
         &mut self,
-        (peer, region, run): (u32, Region, Run),
+        (peer, region, run): (u32, RegionNumber, Run),
         direction: Direction,
         cx: &mut StepContext<'_>,
     ) -> Attached {
@@ -61,7 +61,7 @@ impl Initiator {
 
     fn ask_ahead(
         &mut self,
-        (peer, region, needs): (u32, Region, Vec<Need>),
+        (peer, region, needs): (u32, RegionNumber, Vec<Need>),
         direction: Direction,
         cx: &mut StepContext<'_>,
     ) {
@@ -82,7 +82,7 @@ impl Initiator {
             needs,
             piggyback: None,
         };
-        cx.send(peer, Message::Move(wanted));
+        cx.send(peer, EngineMessage::Move(wanted));
     }
 
     /// The state of the firehoses on some memory of a peer.

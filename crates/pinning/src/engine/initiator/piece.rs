@@ -6,7 +6,7 @@ use super::{
 };
 use crate::engine::choice::PieceRoute;
 use crate::{
-    Action, Direction, Error, Refusal, Region,
+    Action, Direction, Error, Refusal, RegionNumber,
     strategy::{LocalPolicy, RemotePolicy},
     wire::MAX_LIST,
 };
@@ -58,7 +58,7 @@ pub(super) struct Piece {
     /// The first own address.
     pub(super) local: u64,
     /// The peer's region that is meant.
-    pub(super) region: Region,
+    pub(super) region: RegionNumber,
     /// The first address at the peer.
     pub(super) remote: u64,
     /// The length in bytes.

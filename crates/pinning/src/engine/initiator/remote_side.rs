@@ -8,7 +8,7 @@ use super::{
 };
 use crate::engine::pattern::Sequence;
 use crate::{
-    Action, Direction, Message, Refusal, Run, Strategy, Violation,
+    Action, Direction, EngineMessage, Refusal, Run, Strategy, Violation,
     strategy::{AfterUse, RemotePolicy},
     wire::{Granted, MAX_LIST, Move, Need, Piggyback},
 };
@@ -210,7 +210,7 @@ impl Initiator {
         } else {
             Data::None
         };
-        cx.send_with(peer, Message::Move(wanted), data);
+        cx.send_with(peer, EngineMessage::Move(wanted), data);
     }
 
     /// Gives firehoses back to a peer, without a move that carries them.
@@ -224,7 +224,7 @@ impl Initiator {
         for runs in owed.chunks(MAX_LIST) {
             self.stats.released += runs.len() as u64;
             let runs = runs.to_vec();
-            cx.send(peer, Message::Release { runs, unpin: false });
+            cx.send(peer, EngineMessage::Release { runs, unpin: false });
         }
     }
 

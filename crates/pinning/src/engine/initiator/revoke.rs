@@ -2,7 +2,7 @@
 //! them.
 
 use super::{Initiator, StepContext, firehoses::FirehoseTable};
-use crate::{Message, Run, Violation, wire::MAX_LIST};
+use crate::{EngineMessage, Run, Violation, wire::MAX_LIST};
 
 impl Initiator {
     /// Handles a peer's revocation.
@@ -19,7 +19,7 @@ impl Initiator {
         let Some(table) = self.tables.get_mut(&from) else {
             // Nothing of the memory was ever used here.
             let runs = Vec::new();
-            cx.send(from, Message::Revoked { id, runs });
+            cx.send(from, EngineMessage::Revoked { id, runs });
             return Ok(());
         };
         if !table.begin_revocation(id, run) {
@@ -54,7 +54,7 @@ impl Initiator {
             let runs = self.table_of(peer).take_owed(MAX_LIST);
             self.stats.released += runs.len() as u64;
             self.give_back(peer, cx);
-            cx.send(peer, Message::Revoked { id, runs });
+            cx.send(peer, EngineMessage::Revoked { id, runs });
         }
     }
 }

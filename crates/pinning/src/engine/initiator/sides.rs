@@ -6,7 +6,7 @@ use super::{
 };
 use crate::engine::pattern::Sequence;
 use crate::{
-    Message,
+    EngineMessage,
     strategy::{AfterUse, LocalPolicy, RemotePolicy},
     wire::{MAX_LIST, Need},
 };
@@ -33,7 +33,7 @@ impl Initiator {
         if let LocalSide::Requested(request) = piece.local_side
             && cx.local.is_open(request)
         {
-            let message = Message::Ahead {
+            let message = EngineMessage::Ahead {
                 region: piece.region,
                 from: piece.remote,
                 len: piece.len,
@@ -135,7 +135,7 @@ impl Initiator {
                 let loose: Vec<_> = loose.map(|hold| hold.run).collect();
                 for runs in loose.chunks(MAX_LIST).filter(|_| after != AfterUse::Keep) {
                     let (runs, unpin) = (runs.to_vec(), after == AfterUse::Unpin);
-                    cx.send(peer, Message::Release { runs, unpin });
+                    cx.send(peer, EngineMessage::Release { runs, unpin });
                 }
                 if !self.table_of(peer).owed.is_empty() {
                     self.settle_ahead(peer, &[], cx);

@@ -5,7 +5,7 @@ use super::{
     piece::{ANY, InFlightOperation, Piece},
     sides::LocalSide,
 };
-use crate::{Action, Error, Message, Refusal, Run, Violation, wire::PullDestination};
+use crate::{Action, EngineMessage, Error, Refusal, Run, Violation, wire::PullDestination};
 
 impl Initiator {
     /// Transfers a piece, if both sides are ready.
@@ -168,7 +168,7 @@ impl Initiator {
         piece.transfers += 1;
         let (peer, region, remote) = (piece.peer, piece.region, piece.remote);
         self.transfers.insert(transfer, TransferKind::Pull(id));
-        let message = Message::Pull {
+        let message = EngineMessage::Pull {
             id: transfer,
             region,
             from: remote,

@@ -129,7 +129,8 @@ impl LocalTable {
 mod tests {
     use super::*;
     use crate::{
-        AccessVerdict, Config, Engine, Error, Message, Region, RegisteredExtent, Strategy,
+        AccessVerdict, Config, Engine, EngineMessage, Error, RegionNumber, RegisteredExtent,
+        Strategy,
         wire::{Move, Need},
     };
 
@@ -252,7 +253,7 @@ mod tests {
         };
         let wanted = Move {
             id,
-            region: Region::default(),
+            region: RegionNumber::default(),
             write: true,
             hold: true,
             borrow: 0,
@@ -264,7 +265,12 @@ mod tests {
             piggyback: None,
         };
         let mut out = Decisions::default();
-        let outcome = engine.message(1, Message::Move(wanted), AccessVerdict::Fine, &mut out);
+        let outcome = engine.message(
+            1,
+            EngineMessage::Move(wanted),
+            AccessVerdict::Fine,
+            &mut out,
+        );
         outcome.unwrap();
         perform(engine, out);
     }

@@ -28,7 +28,7 @@ use super::{
     pattern::{MissPattern, Sequence},
 };
 use crate::{
-    Decisions, Limits, Refusal, Run, Use,
+    BucketLimits, Decisions, Refusal, Run, Use,
     table::{BucketTable, Editor, Extent},
     wire::{Grant, Need},
 };
@@ -186,7 +186,7 @@ pub(super) struct LocalTable {
     /// This rank, for errors; never changed.
     rank: u32,
     /// The limits in buckets; never changed.
-    limits: Limits,
+    limits: BucketLimits,
     /// True if victims may fill the part of M that peers leave unused; never changed.
     adaptive: bool,
     /// The most buckets that peers together may hold.
@@ -248,7 +248,7 @@ pub(super) struct LocalTable {
 impl LocalTable {
     /// Makes a table. With `adaptive`, victims may fill the part of M that peers leave unused.
     /// `peers_limit` is the most buckets that peers together may hold.
-    pub(super) fn new(rank: u32, limits: Limits, adaptive: bool, peers_limit: u64) -> Self {
+    pub(super) fn new(rank: u32, limits: BucketLimits, adaptive: bool, peers_limit: u64) -> Self {
         Self {
             rank,
             limits,

@@ -1,7 +1,7 @@
 //! Gets of peers that are copied: a message carries own memory out.
 
-use super::{Data, Message, StepContext, Target};
-use crate::{Refusal, Region};
+use super::{Data, EngineMessage, StepContext, Target};
+use crate::{Refusal, RegionNumber};
 
 impl Target {
     /// Answers with a copy of own memory.
@@ -9,7 +9,7 @@ impl Target {
         &mut self,
         from: u32,
         id: u64,
-        (region, addr, len): (Region, u64, u32),
+        (region, addr, len): (RegionNumber, u64, u32),
         verdict: Option<Refusal>,
         cx: &mut StepContext<'_>,
     ) {
@@ -22,7 +22,7 @@ impl Target {
             Some(_) => (0, Data::None),
             None => (len, Data::Asked { region, addr, len }),
         };
-        let answer = Message::Fetched {
+        let answer = EngineMessage::Fetched {
             id,
             refused,
             len,

@@ -17,7 +17,7 @@ mod revoke;
 use rustc_hash::FxHashMap;
 
 use super::{context::StepContext, impossible::Noted, operation::AccessVerdict};
-use crate::{Data, Message};
+use crate::{Data, EngineMessage};
 use holders::Holders;
 use moves::ServedMove;
 use pull::Pull;
@@ -112,7 +112,7 @@ impl Target {
         cx: &mut StepContext<'_>,
     ) {
         let refused = verdict.refusal();
-        cx.send(from, Message::Stored { id, refused });
+        cx.send(from, EngineMessage::Stored { id, refused });
     }
 
     /// Forgets a lost peer with all its holds.

@@ -2,7 +2,7 @@
 
 use super::{
     super::local::{LocalHold, Requester},
-    AccessVerdict, Data, Message, StepContext, Target,
+    AccessVerdict, Data, EngineMessage, StepContext, Target,
 };
 use crate::{
     Refusal, Run, Use, Violation,
@@ -126,7 +126,7 @@ impl Target {
     /// the peer copies.
     ///
     /// A peer may keep the firehoses that it was lent, whatever it is asked. So no peer gets more
-    /// than the [sure](Limits::sure) ones unless enough is left for every other peer. For the rest
+    /// than the [sure](BucketLimits::sure) ones unless enough is left for every other peer. For the rest
     /// it copies until firehoses come back.
     fn admits(&self, peer: u32, count: u64, cx: &StepContext<'_>) -> Result<bool, Violation> {
         let (has, most_lent) = self.holders.counts(peer);
@@ -209,9 +209,9 @@ impl Target {
                 piggyback: None,
             };
             match (last, piggyback_answered) {
-                (_, true) => cx.send_leisurely(from, Message::Granted(granted)),
+                (_, true) => cx.send_leisurely(from, EngineMessage::Granted(granted)),
                 (true, false) => self.answer(from, &wanted, granted, None, cx),
-                (false, false) => cx.send(from, Message::Granted(granted)),
+                (false, false) => cx.send(from, EngineMessage::Granted(granted)),
             }
         }
         cx.local.settle(cx.out);
@@ -270,7 +270,7 @@ impl Target {
                 }
             });
         }
-        cx.send_with(to, Message::Granted(granted), data);
+        cx.send_with(to, EngineMessage::Granted(granted), data);
     }
 
     pub(in crate::engine) fn on_release(
@@ -328,7 +328,7 @@ impl Target {
         let count = lent.min(count.max(lent.div_ceil(2)));
         self.holders.recall(peer, count);
         self.stats.recalled += count;
-        cx.send(peer, Message::Recall { count });
+        cx.send(peer, EngineMessage::Recall { count });
     }
 }
 

@@ -1,7 +1,7 @@
 //! Pulls of peers: where the NIC does not read, the target writes own memory to the peer's
 //! (Firehose §7).
 
-use super::{super::local::Requester, AccessVerdict, Message, StepContext, Target};
+use super::{super::local::Requester, AccessVerdict, EngineMessage, StepContext, Target};
 use crate::{
     Action, Direction, Refusal, Use, Violation,
     strategy::LocalPolicy,
@@ -92,7 +92,7 @@ impl Target {
         let refused = verdict.objection().or(cannot.then_some(Refusal::Limit));
         if refused.is_some() {
             let registered = false;
-            let answer = Message::Pulled {
+            let answer = EngineMessage::Pulled {
                 id,
                 refused,
                 registered,
@@ -208,7 +208,7 @@ impl Target {
             let refused = pull.failed.then_some(Refusal::Limit);
             cx.send(
                 pull.from,
-                Message::Pulled {
+                EngineMessage::Pulled {
                     id: pull.id,
                     refused,
                     registered: pull.registers,

@@ -5,7 +5,7 @@
 //! memory ends its transfers and forgets the extent; then the extent is deregistered. Other memory of the extent is at
 //! worst copied meanwhile. An allocation begins where a bucket begins, and shares no extent.
 
-use super::{Message, StepContext, Target};
+use super::{EngineMessage, StepContext, Target};
 use crate::{
     Action, Run, Violation,
     strategy::{AfterUse, RemotePolicy},
@@ -34,7 +34,7 @@ impl Target {
             false => self.holders.with(reach),
         };
         for peer in &waits_for {
-            cx.send(*peer, Message::Revoke { id, run: reach });
+            cx.send(*peer, EngineMessage::Revoke { id, run: reach });
         }
         let revocation = Revocation {
             run,

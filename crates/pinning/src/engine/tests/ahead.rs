@@ -21,10 +21,10 @@ fn place(first: u64, count: u64) -> (u64, u64) {
 /// Asks for firehoses ahead of a put. Returns their state, and the move that was sent, if any.
 fn attach(engine: &mut Engine, first: u64, count: u64) -> (Attached, Option<Move>) {
     let mut out = Decisions::default();
-    let there = (1, Region::default());
+    let there = (1, RegionNumber::default());
     let attached = engine.attach(there, place(first, count), Direction::Put, &mut out);
     let mut moves = out.messages.into_iter().map(|it| match it.message {
-        Message::Move(wanted) => wanted,
+        EngineMessage::Move(wanted) => wanted,
         other => panic!("{other:?}"),
     });
     (attached.expect("a peer"), moves.next())
@@ -57,7 +57,12 @@ fn grant(engine: &mut Engine, wanted: Option<Move>, granted: u64) -> Decisions {
         ..Granted::default()
     };
     let mut out = Decisions::default();
-    let outcome = engine.message(1, Message::Granted(answer), AccessVerdict::Fine, &mut out);
+    let outcome = engine.message(
+        1,
+        EngineMessage::Granted(answer),
+        AccessVerdict::Fine,
+        &mut out,
+    );
     outcome.expect("it was asked for");
     engine.audit(&[]).expect("all counts agree");
     out
@@ -66,7 +71,7 @@ fn grant(engine: &mut Engine, wanted: Option<Move>, granted: u64) -> Decisions {
 /// The number of buckets that are given back.
 fn released(out: &Decisions) -> u64 {
     let runs = out.messages.iter().flat_map(|it| match &it.message {
-        Message::Release { runs, .. } => &runs[..],
+        EngineMessage::Release { runs, .. } => &runs[..],
         _ => &[],
     });
     runs.map(|run| run.count).sum()

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Makes an engine that has begun a get. Returns it with the message that it sent.
-fn asking(config: Config) -> (Engine, Message) {
+fn asking(config: Config) -> (Engine, EngineMessage) {
     let mut engine = Engine::new(config).expect("a firehose will do");
     let mut out = Decisions::default();
     let get = EngineOperation {
@@ -16,7 +16,7 @@ fn asking(config: Config) -> (Engine, Message) {
 }
 
 /// Returns true if the only operation ended because of a wrong answer.
-fn ends_badly(engine: &mut Engine, answer: Message) -> bool {
+fn ends_badly(engine: &mut Engine, answer: EngineMessage) -> bool {
     let mut out = Decisions::default();
     let outcome = engine.message(1, answer, AccessVerdict::Fine, &mut out);
     let is_wrong = |result: &Result<(), crate::Error>| {
@@ -37,10 +37,10 @@ fn an_operation_fails_when_its_answer_is_wrong() {
         reads: true,
         ..paper()
     });
-    let Message::Move(wanted) = asked else {
+    let EngineMessage::Move(wanted) = asked else {
         panic!("{asked:?}");
     };
-    let elsewhere = Message::Granted(Granted {
+    let elsewhere = EngineMessage::Granted(Granted {
         id: wanted.id,
         last: true,
         grants: vec![Grant {
@@ -55,10 +55,10 @@ fn an_operation_fails_when_its_answer_is_wrong() {
         strategy: crate::Strategy::Bounce,
         ..paper()
     });
-    let Message::Get { id, .. } = asked else {
+    let EngineMessage::Get { id, .. } = asked else {
         panic!("{asked:?}");
     };
-    let too_long = Message::Fetched {
+    let too_long = EngineMessage::Fetched {
         id,
         refused: None,
         len: 9,
@@ -78,27 +78,27 @@ fn an_answer_to_nothing_is_a_fault_of_the_peer() {
         }]
     };
     let messages = [
-        Message::Stored { id: 9, refused },
-        Message::Pulled {
+        EngineMessage::Stored { id: 9, refused },
+        EngineMessage::Pulled {
             id: 9,
             refused,
             registered: false,
         },
-        Message::Fetched {
+        EngineMessage::Fetched {
             id: 9,
             refused,
             len: 8,
             room: 0,
         },
-        Message::Granted(Granted {
+        EngineMessage::Granted(Granted {
             id: 9,
             ..Granted::default()
         }),
-        Message::Revoked {
+        EngineMessage::Revoked {
             id: 9,
             runs: Vec::new(),
         },
-        Message::Release {
+        EngineMessage::Release {
             runs: runs(),
             unpin: false,
         },

@@ -65,9 +65,9 @@ fn no_request_waits_for_room_that_is_kept_for_good() {
         first: 100,
         count: 14,
     };
-    let wanted = Message::Move(Move {
+    let wanted = EngineMessage::Move(Move {
         id: 1,
-        region: Region::default(),
+        region: RegionNumber::default(),
         write: true,
         hold: true,
         borrow: 0,
@@ -85,7 +85,7 @@ fn no_request_waits_for_room_that_is_kept_for_good() {
     let mut out = Decisions::default();
     engine.begin(put(2, 200), &mut out).expect("a peer");
     let said = answer(&mut engine, out);
-    let copied = |it: &OutgoingMessage| matches!(it.message, Message::Put { .. });
+    let copied = |it: &OutgoingMessage| matches!(it.message, EngineMessage::Put { .. });
     assert!(said.messages.iter().any(copied), "{said:?}");
 }
 

@@ -32,7 +32,7 @@ fn a_pin_beside_a_revocation_does_not_pin_the_revoked_memory() {
     );
     // After the peer has forgotten the run, it goes, and may be pinned.
     let mut out = Decisions::default();
-    let revoked = Message::Revoked {
+    let revoked = EngineMessage::Revoked {
         id: 3,
         runs: Vec::new(),
     };
@@ -68,7 +68,7 @@ fn a_run_that_waits_for_its_registration_is_not_registered_after_a_revocation() 
     answer(&mut engine, out);
     // The run shares the last bucket, so that all four buckets go first.
     let mut out = Decisions::default();
-    let wanted = Message::Move(Move {
+    let wanted = EngineMessage::Move(Move {
         id: 1,
         hold: true,
         needs: vec![Need {
@@ -91,7 +91,7 @@ fn a_run_that_waits_for_its_registration_is_not_registered_after_a_revocation() 
     engine.deregistered(id, &mut out);
     let rest = answer(&mut engine, out);
     let granted = (rest.messages.iter()).find_map(|sent| match &sent.message {
-        Message::Granted(granted) => Some(granted),
+        EngineMessage::Granted(granted) => Some(granted),
         _ => None,
     });
     assert!(
@@ -127,7 +127,7 @@ fn widened_extents_end_with_the_address_space() {
             };
             engine.begin(operation, &mut out).expect("an address");
             for outgoing in out.messages {
-                let Message::Move(wanted) = outgoing.message else {
+                let EngineMessage::Move(wanted) = outgoing.message else {
                     continue;
                 };
                 for Need { run, preferred } in wanted.needs {

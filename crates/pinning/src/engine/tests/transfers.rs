@@ -86,11 +86,11 @@ fn only_the_last_inline_transfer_completes_the_put_locally() {
         while !out.is_empty() {
             let decided = std::mem::take(&mut out);
             for OutgoingMessage { message, .. } in decided.messages {
-                let Message::Move(wanted) = message else {
+                let EngineMessage::Move(wanted) = message else {
                     continue;
                 };
                 let grants = wanted.needs.iter().flat_map(|need| keys(extents)(need.run));
-                let granted = Message::Granted(Granted {
+                let granted = EngineMessage::Granted(Granted {
                     id: wanted.id,
                     last: true,
                     grants: grants.collect(),
@@ -137,14 +137,14 @@ fn only_the_last_chunk_of_a_put_completes_it_locally() {
         while !out.messages.is_empty() {
             let first = out.messages.remove(0);
             let answer = match first.message {
-                Message::Put { id, len, .. } => {
+                EngineMessage::Put { id, len, .. } => {
                     sent += len;
-                    Message::Stored { id, refused: None }
+                    EngineMessage::Stored { id, refused: None }
                 }
-                Message::Get { id, len, .. } => {
+                EngineMessage::Get { id, len, .. } => {
                     sent += len;
                     let refused = None;
-                    Message::Fetched {
+                    EngineMessage::Fetched {
                         id,
                         refused,
                         len,
@@ -186,8 +186,8 @@ fn a_copy_is_not_cut_like_a_registered_transfer() {
                 let Some(first) = out.messages.pop() else {
                     break;
                 };
-                if let Message::Put { id, .. } = first.message {
-                    let stored = Message::Stored { id, refused: None };
+                if let EngineMessage::Put { id, .. } = first.message {
+                    let stored = EngineMessage::Stored { id, refused: None };
                     (engine.message(1, stored, AccessVerdict::Fine, &mut out)).expect("an answer");
                 }
             }
@@ -199,7 +199,7 @@ fn a_copy_is_not_cut_like_a_registered_transfer() {
 }
 
 /// Takes the first message of the decisions out.
-fn message(said: &mut Decisions) -> Message {
+fn message(said: &mut Decisions) -> EngineMessage {
     said.messages.remove(0).message
 }
 
@@ -245,7 +245,7 @@ fn piggybacked_data_waits_for_no_registration() {
     };
     owner.registered(id, Ok(registered), &mut said);
     let last = message(&mut said);
-    assert!(matches!(&last, Message::Granted(it) if it.last && it.piggyback.is_none()));
+    assert!(matches!(&last, EngineMessage::Granted(it) if it.last && it.piggyback.is_none()));
     out = Decisions::default();
     let outcome = asker.message(1, last, AccessVerdict::Fine, &mut out);
     outcome.expect("the rest of the answer");

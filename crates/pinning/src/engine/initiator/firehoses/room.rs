@@ -2,7 +2,7 @@
 
 use super::{super::foreseen::Detached, FirehoseTable, RemoteHold};
 use crate::{
-    Limits, Run,
+    BucketLimits, Run,
     engine::pattern::Sequence,
     table::Extent,
     wire::{Grant, Need},
@@ -31,7 +31,7 @@ impl FirehoseTable {
         &mut self,
         gaps: &[Run],
         bytes: Sequence,
-        limits: &Limits,
+        limits: &BucketLimits,
     ) -> Option<Vec<Need>> {
         if gaps.is_empty() {
             return Some(Vec::new());

@@ -1,4 +1,4 @@
-//! The plan's actions and its counters.
+//! The tasks that the plan gives its helper, and the plan's counters.
 
 use crate::communication::Region;
 use crate::predictor::Forecast;
@@ -15,7 +15,7 @@ pub struct RegionId(pub(super) u64);
 /// The helper's next task, whose result it reports to the plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "the plan waits for its report"]
-pub enum Action {
+pub enum HelperTask {
     /// Register these bytes; then [`Plan::registered`](super::Plan::registered) or [`Plan::not_registered`](super::Plan::not_registered).
     Register {
         /// The region's id.
