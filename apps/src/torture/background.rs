@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use hydrant::{Begun, Job, Op, Rank, Result, Team, TeamRank};
+use hydrant::{BackgroundHandle, Job, Op, Rank, Result, Team, TeamRank};
 use hydrant_base::block_on;
 
 use super::{hand::Hand, round::Round};
@@ -22,7 +22,7 @@ pub(crate) struct Background {
 /// One collective, and its expected result.
 struct PendingCollective {
     what: String,
-    begun: Begun<Vec<u64>>,
+    begun: BackgroundHandle<Vec<u64>>,
     expected: Vec<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! Words that are changed atomically. All threads add to some of them, and the sums must be right.
 //! Others belong to one thread, which knows their content.
 
-use hydrant::{Begun, Job, Op, Rank, Result, Symmetric};
+use hydrant::{BackgroundHandle, Job, Op, Rank, Result, Symmetric};
 use hydrant_base::block_on;
 
 use super::hand::{Crew, Hand};
@@ -151,7 +151,7 @@ impl Words {
         let (value, at) = (1 + hand.dice.below(1000) as u64, hand.dice.below(SHARED));
         let first = hand.worker * OWN;
         let what = format!("fetch_add_nb of {value} to own words of rank {target}");
-        let begin = |job: &Job| -> Result<Vec<Begun<u64>>> {
+        let begin = |job: &Job| -> Result<Vec<BackgroundHandle<u64>>> {
             let by_handle = (1..OWN).map(|word| own.fetch_add_nb(target, first + word, value));
             let pointer = own.pointer(target, first)?;
             let by_pointer = job.atomic(pointer)?.fetch_add_nb(value);

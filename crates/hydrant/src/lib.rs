@@ -120,7 +120,7 @@ pub use mutex::{MutexGuard, Mutexes};
 #[cfg(feature = "num-complex")]
 pub use num_complex;
 pub use plain::{Pod, Zeroable};
-pub use progress::{Begun, may_wait};
+pub use progress::{BackgroundHandle, may_wait};
 pub use refused::Refused;
 pub use rma::{
     Accumulate, AnywhereLoan, Context, GetHandle, IoVector, Level, Operation, PutHandle,

@@ -2,16 +2,16 @@
 
 #![allow(unsafe_code)] // memory is named by its address
 
-use hydrant::{Begun, RawOperation, Result as Hydrant};
+use hydrant::{BackgroundHandle, RawOperation, Result as Hydrant};
 
 /// The ongoing transfer of an operation.
 pub(crate) enum TransferWork {
     /// A single operation of the network.
     Raw(RawOperation),
     /// Runs that were copied into messages; `None` once the messages were waited for.
-    Packed(Option<Begun<()>>),
+    Packed(Option<BackgroundHandle<()>>),
     /// Runs that arrive in messages; `None` once they were stored.
-    Unpacked(Option<(Begun<Vec<u8>>, Destinations)>),
+    Unpacked(Option<(BackgroundHandle<Vec<u8>>, Destinations)>),
 }
 
 /// The destinations of the runs of a get, and the bytes of each.
@@ -61,8 +61,8 @@ impl TransferWork {
             Self::Raw(raw) => raw.wait(),
             // Where the caller may not wait, as in a handler, the transfer stays as it is.
             Self::Packed(begun) => {
-                begun.as_ref().map_or(Ok(()), Begun::wait_over)?;
-                begun.take().map_or(Ok(()), Begun::wait)
+                begun.as_ref().map_or(Ok(()), BackgroundHandle::wait_over)?;
+                begun.take().map_or(Ok(()), BackgroundHandle::wait)
             }
             Self::Unpacked(begun) => {
                 begun.as_ref().map_or(Ok(()), |it| it.0.wait_over())?;
@@ -78,7 +78,7 @@ impl TransferWork {
     pub(super) fn test(&mut self) -> Hydrant<bool> {
         let tested = match self {
             Self::Raw(raw) => return raw.test(),
-            Self::Packed(begun) => begun.as_mut().map_or(Ok(true), Begun::test),
+            Self::Packed(begun) => begun.as_mut().map_or(Ok(true), BackgroundHandle::test),
             Self::Unpacked(begun) => begun.as_mut().map_or(Ok(true), |it| it.0.test()),
         };
         match tested {

@@ -12,7 +12,7 @@ use super::{
     sealed::Sealed,
 };
 use crate::{
-    Begun, Error, Rank, Result,
+    BackgroundHandle, Error, Rank, Result,
     counters::Count,
     memory::{Block, Registry, Symmetric},
     message::{CallFuture, Calls},
@@ -29,7 +29,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
         index: usize,
         what: (Verb, [T; 2]),
         act: impl FnOnce(&T::Word) -> T,
-    ) -> Result<Begun<T>> {
+    ) -> Result<BackgroundHandle<T>> {
         let block = self.shared_block();
         let part = block.word_part(rank, T::WIDE)?;
         let offset = self.offset(index, 1)?;
@@ -43,7 +43,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
             if what.0 != Verb::Load {
                 block.wake_watchers(rank);
             }
-            return Ok(Begun::done(progress, old));
+            return Ok(BackgroundHandle::done(progress, old));
         }
         if !(T::WIDE && block.by_nics) {
             return ask(progress, block, rank, offset, what);
@@ -52,7 +52,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
         if let Some(word) = mapped.and_then(|mapped| T::word(&mapped.window, offset))
             && what.0 == Verb::Load
         {
-            return Ok(Begun::done(progress, T::load(word)));
+            return Ok(BackgroundHandle::done(progress, T::load(word)));
         }
         let at = (block.offset + offset) as u64;
         let (verb, operands) = what;
@@ -70,7 +70,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
     ///
     /// # Errors
     /// As [`atomic_load`](Self::atomic_load); errors found later are the handle's. Works in a handler, too.
-    pub fn atomic_load_nb(&self, rank: Rank, index: usize) -> Result<Begun<T>> {
+    pub fn atomic_load_nb(&self, rank: Rank, index: usize) -> Result<BackgroundHandle<T>> {
         self.begin_on_word(rank, index, (Verb::Load, [T::zeroed(); 2]), T::load)
     }
 
@@ -78,7 +78,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
     ///
     /// # Errors
     /// As [`atomic_load_nb`](Self::atomic_load_nb).
-    pub fn swap_nb(&self, rank: Rank, index: usize, value: T) -> Result<Begun<T>> {
+    pub fn swap_nb(&self, rank: Rank, index: usize, value: T) -> Result<BackgroundHandle<T>> {
         let what = (Verb::Swap, [value; 2]);
         self.begin_on_word(rank, index, what, |word| T::swap(word, value))
     }
@@ -93,7 +93,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
         index: usize,
         expected: T,
         value: T,
-    ) -> Result<Begun<T>> {
+    ) -> Result<BackgroundHandle<T>> {
         let what = (Verb::CompareSwap, [value, expected]);
         self.begin_on_word(rank, index, what, |word| {
             T::compare_swap(word, expected, value).unwrap_or_else(|old| old)
@@ -121,7 +121,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
     ///
     /// # Errors
     /// As [`atomic_load_nb`](Self::atomic_load_nb).
-    pub fn fetch_add_nb(&self, rank: Rank, index: usize, value: T) -> Result<Begun<T>> {
+    pub fn fetch_add_nb(&self, rank: Rank, index: usize, value: T) -> Result<BackgroundHandle<T>> {
         let what = (Verb::Add, [value; 2]);
         self.begin_on_word(rank, index, what, |word| T::fetch_add(word, value))
     }
@@ -132,7 +132,7 @@ impl<T: AtomicInteger> Symmetric<T> {
     ///
     /// # Errors
     /// As [`atomic_load_nb`](Self::atomic_load_nb).
-    pub fn fetch_and_nb(&self, rank: Rank, index: usize, value: T) -> Result<Begun<T>> {
+    pub fn fetch_and_nb(&self, rank: Rank, index: usize, value: T) -> Result<BackgroundHandle<T>> {
         let what = (Verb::And, [value; 2]);
         self.begin_on_word(rank, index, what, |word| T::fetch_and(word, value))
     }
@@ -141,7 +141,7 @@ impl<T: AtomicInteger> Symmetric<T> {
     ///
     /// # Errors
     /// As [`atomic_load_nb`](Self::atomic_load_nb).
-    pub fn fetch_or_nb(&self, rank: Rank, index: usize, value: T) -> Result<Begun<T>> {
+    pub fn fetch_or_nb(&self, rank: Rank, index: usize, value: T) -> Result<BackgroundHandle<T>> {
         let what = (Verb::Or, [value; 2]);
         self.begin_on_word(rank, index, what, |word| T::fetch_or(word, value))
     }
@@ -150,7 +150,7 @@ impl<T: AtomicInteger> Symmetric<T> {
     ///
     /// # Errors
     /// As [`atomic_load_nb`](Self::atomic_load_nb).
-    pub fn fetch_xor_nb(&self, rank: Rank, index: usize, value: T) -> Result<Begun<T>> {
+    pub fn fetch_xor_nb(&self, rank: Rank, index: usize, value: T) -> Result<BackgroundHandle<T>> {
         let what = (Verb::Xor, [value; 2]);
         self.begin_on_word(rank, index, what, |word| T::fetch_xor(word, value))
     }
@@ -163,7 +163,7 @@ fn ask<T: Pod + Sealed>(
     rank: Rank,
     offset: usize,
     what: (Verb, [T; 2]),
-) -> Result<Begun<T>> {
+) -> Result<BackgroundHandle<T>> {
     let question = AtomicRequest::of_allocation(block.number, offset, what);
     let mut id = question.begin(progress, &block.calls, rank)?;
     let (here, block) = (Arc::clone(progress), Arc::clone(block));
@@ -189,14 +189,14 @@ pub(crate) fn begin_exposed<T: Pod + Sealed>(
     calls: &Arc<Calls>,
     (rank, place): (Rank, Remote),
     what: (Verb, [T; 2]),
-) -> Result<Begun<T>> {
+) -> Result<BackgroundHandle<T>> {
     let progress = &transfer.progress;
     progress.check_running()?;
     progress.tally.one(Count::Atomics);
     if rank == progress.rank {
         progress.poll_memory();
         let old = answer_of(place.offset, on_own_exposed(memory, rank, place, what))?;
-        return Ok(Begun::done(progress, old));
+        return Ok(BackgroundHandle::done(progress, old));
     }
     let id = AtomicRequest::of_exposed(place, what).begin(progress, calls, rank)?;
     let call = CallFuture::new(progress, calls, rank, id);

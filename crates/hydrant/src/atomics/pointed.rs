@@ -12,7 +12,7 @@ use super::{
     sealed::Sealed,
 };
 use crate::{
-    Begun, Rank, Result,
+    BackgroundHandle, Rank, Result,
     memory::{Registry, Symmetric},
     message::Calls,
     transfer::Transfer,
@@ -119,8 +119,8 @@ impl<T: Pod + Sealed> GlobalAtomic<'_, T> {
     fn begin(
         &self,
         what: (Verb, [T; 2]),
-        symmetric: impl FnOnce(&Symmetric<T>, usize) -> Result<Begun<T>>,
-    ) -> Result<Begun<T>> {
+        symmetric: impl FnOnce(&Symmetric<T>, usize) -> Result<BackgroundHandle<T>>,
+    ) -> Result<BackgroundHandle<T>> {
         match &self.target {
             AtomicTarget::Symmetric(memory, index) => symmetric(memory, *index),
             AtomicTarget::Exposed {
@@ -133,28 +133,28 @@ impl<T: Pod + Sealed> GlobalAtomic<'_, T> {
     }
 
     #[doc = begins!("read it", "it")]
-    pub fn load_nb(&self) -> Result<Begun<T>> {
+    pub fn load_nb(&self) -> Result<BackgroundHandle<T>> {
         self.begin((Verb::Load, [T::zeroed(); 2]), |memory, index| {
             memory.atomic_load_nb(self.rank, index)
         })
     }
 
     #[doc = begins!("set it", "what it was")]
-    pub fn swap_nb(&self, value: T) -> Result<Begun<T>> {
+    pub fn swap_nb(&self, value: T) -> Result<BackgroundHandle<T>> {
         self.begin((Verb::Swap, [value; 2]), |memory, index| {
             memory.swap_nb(self.rank, index, value)
         })
     }
 
     #[doc = begins!("set it if it is `expected`, to the bit", "what it was")]
-    pub fn compare_swap_nb(&self, expected: T, value: T) -> Result<Begun<T>> {
+    pub fn compare_swap_nb(&self, expected: T, value: T) -> Result<BackgroundHandle<T>> {
         self.begin((Verb::CompareSwap, [value, expected]), |memory, index| {
             memory.compare_swap_nb(self.rank, index, expected, value)
         })
     }
 
     #[doc = begins!("add to it", "what it was")]
-    pub fn fetch_add_nb(&self, value: T) -> Result<Begun<T>> {
+    pub fn fetch_add_nb(&self, value: T) -> Result<BackgroundHandle<T>> {
         self.begin((Verb::Add, [value; 2]), |memory, index| {
             memory.fetch_add_nb(self.rank, index, value)
         })
@@ -199,21 +199,21 @@ impl<T: Pod + Sealed> GlobalAtomic<'_, T> {
 
 impl<T: AtomicInteger> GlobalAtomic<'_, T> {
     #[doc = begins!("take the bitwise and of it and `value`", "what it was")]
-    pub fn fetch_and_nb(&self, value: T) -> Result<Begun<T>> {
+    pub fn fetch_and_nb(&self, value: T) -> Result<BackgroundHandle<T>> {
         self.begin((Verb::And, [value; 2]), |memory, index| {
             memory.fetch_and_nb(self.rank, index, value)
         })
     }
 
     #[doc = begins!("take the bitwise or of it and `value`", "what it was")]
-    pub fn fetch_or_nb(&self, value: T) -> Result<Begun<T>> {
+    pub fn fetch_or_nb(&self, value: T) -> Result<BackgroundHandle<T>> {
         self.begin((Verb::Or, [value; 2]), |memory, index| {
             memory.fetch_or_nb(self.rank, index, value)
         })
     }
 
     #[doc = begins!("take the bitwise exclusive or of it and `value`", "what it was")]
-    pub fn fetch_xor_nb(&self, value: T) -> Result<Begun<T>> {
+    pub fn fetch_xor_nb(&self, value: T) -> Result<BackgroundHandle<T>> {
         self.begin((Verb::Xor, [value; 2]), |memory, index| {
             memory.fetch_xor_nb(self.rank, index, value)
         })

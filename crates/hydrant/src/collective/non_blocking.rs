@@ -4,7 +4,7 @@
 //! gives them back with the result.
 
 use super::{Blocks, team::Team};
-use crate::{Begun, Pod, Result, TeamRank};
+use crate::{BackgroundHandle, Pod, Result, TeamRank};
 
 impl Team {
     /// Begins to wait for every member.
@@ -12,7 +12,7 @@ impl Team {
     /// # Errors
     /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
     /// [`barrier`](Self::barrier).
-    pub fn barrier_nb(&self) -> Result<Begun<()>> {
+    pub fn barrier_nb(&self) -> Result<BackgroundHandle<()>> {
         self.begin_queued("barrier_nb", |team| async move {
             team.barrier_async(None).await
         })
@@ -23,7 +23,7 @@ impl Team {
     /// # Errors
     /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
     /// [`barrier_named`](Self::barrier_named).
-    pub fn barrier_named_nb(&self, name: u64) -> Result<Begun<()>> {
+    pub fn barrier_named_nb(&self, name: u64) -> Result<BackgroundHandle<()>> {
         self.begin_queued("barrier_named_nb", |team| async move {
             team.barrier_async(Some(name)).await
         })
@@ -38,7 +38,7 @@ impl Team {
         &self,
         root: TeamRank,
         mut data: Vec<T>,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         self.begin_queued("broadcast_nb", |team| async move {
             team.broadcast_async(root, &mut data).await?;
             Ok(data)
@@ -54,7 +54,7 @@ impl Team {
         &self,
         root: TeamRank,
         mine: Vec<T>,
-    ) -> Result<Begun<Option<Vec<T>>>> {
+    ) -> Result<BackgroundHandle<Option<Vec<T>>>> {
         self.begin_queued("gather_nb", |team| async move {
             team.gather_async(root, &mine).await
         })
@@ -70,7 +70,7 @@ impl Team {
         root: TeamRank,
         mine: Vec<T>,
         into: Option<(Vec<T>, Blocks<'_>)>,
-    ) -> Result<Begun<Option<Vec<T>>>> {
+    ) -> Result<BackgroundHandle<Option<Vec<T>>>> {
         let mut into = into.map(|(into, blocks)| (into, blocks.keep()));
         self.begin_queued("gather_v_into_nb", |team| async move {
             let room = (into.as_mut()).map(|(into, kept)| (into.as_mut_slice(), kept.blocks()));
@@ -84,7 +84,10 @@ impl Team {
     /// # Errors
     /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
     /// [`all_gather`](Self::all_gather).
-    pub fn all_gather_nb<T: Pod + Send + Sync>(&self, mine: Vec<T>) -> Result<Begun<Vec<T>>> {
+    pub fn all_gather_nb<T: Pod + Send + Sync>(
+        &self,
+        mine: Vec<T>,
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         self.begin_queued("all_gather_nb", |team| async move {
             team.all_gather_async(&mine).await
         })
@@ -99,7 +102,7 @@ impl Team {
     pub fn all_gather_in_place_nb<T: Pod + Send + Sync>(
         &self,
         mut data: Vec<T>,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         self.begin_queued("all_gather_in_place_nb", |team| async move {
             team.all_gather_in_place_async(&mut data).await?;
             Ok(data)
@@ -116,7 +119,7 @@ impl Team {
         mine: Vec<T>,
         mut into: Vec<T>,
         blocks: Blocks<'_>,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         let kept = blocks.keep();
         self.begin_queued("all_gather_v_into_nb", |team| async move {
             team.all_gather_v_into_async(&mine, &mut into, kept.blocks())
@@ -135,7 +138,7 @@ impl Team {
         &self,
         mut data: Vec<T>,
         blocks: Blocks<'_>,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         let kept = blocks.keep();
         self.begin_queued("all_gather_v_in_place_nb", |team| async move {
             team.all_gather_v_in_place_async(&mut data, kept.blocks())
@@ -155,7 +158,7 @@ impl Team {
         root: TeamRank,
         all: Option<Vec<T>>,
         mut mine: Vec<T>,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         self.begin_queued("scatter_nb", |team| async move {
             team.scatter_async(root, all.as_deref(), &mut mine).await?;
             Ok(mine)
@@ -172,7 +175,7 @@ impl Team {
         root: TeamRank,
         all: Option<(Vec<T>, Blocks<'_>)>,
         mut mine: Vec<T>,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         let all = all.map(|(all, blocks)| (all, blocks.keep()));
         self.begin_queued("scatter_v_nb", |team| async move {
             let all = (all.as_ref()).map(|(all, kept)| (all.as_slice(), kept.blocks()));
@@ -186,7 +189,10 @@ impl Team {
     /// # Errors
     /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
     /// [`all_to_all`](Self::all_to_all).
-    pub fn all_to_all_nb<T: Pod + Send + Sync>(&self, mut parts: Vec<T>) -> Result<Begun<Vec<T>>> {
+    pub fn all_to_all_nb<T: Pod + Send + Sync>(
+        &self,
+        mut parts: Vec<T>,
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         self.begin_queued("all_to_all_nb", |team| async move {
             team.all_to_all_in_place_async(&mut parts).await?;
             Ok(parts)
@@ -201,7 +207,7 @@ impl Team {
     pub fn all_to_all_v_nb<T: Pod + Send + Sync>(
         &self,
         parts: Vec<Vec<T>>,
-    ) -> Result<Begun<Vec<Vec<T>>>> {
+    ) -> Result<BackgroundHandle<Vec<Vec<T>>>> {
         self.begin_queued("all_to_all_v_nb", |team| async move {
             team.all_to_all_v_async(&parts).await
         })
@@ -218,7 +224,7 @@ impl Team {
         from_blocks: Blocks<'_>,
         mut into: Vec<T>,
         into_blocks: Blocks<'_>,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         let kept = (from_blocks.keep(), into_blocks.keep());
         self.begin_queued("all_to_all_v_into_nb", |team| async move {
             let (from_blocks, into_blocks) = (kept.0.blocks(), kept.1.blocks());

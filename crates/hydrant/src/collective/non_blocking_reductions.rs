@@ -11,7 +11,7 @@ use super::{
     reduce::{fold_with, reduction_by_function, reduction_by_op},
     team::Team,
 };
-use crate::{Begun, Pod, Result, TeamRank, progress::in_handler};
+use crate::{BackgroundHandle, Pod, Result, TeamRank, progress::in_handler};
 
 impl Team {
     /// Begins to reduce the members' elements, index by index, to `root`; `None` elsewhere.
@@ -24,7 +24,7 @@ impl Team {
         root: TeamRank,
         mine: Vec<T>,
         op: Op,
-    ) -> Result<Begun<Option<Vec<T>>>> {
+    ) -> Result<BackgroundHandle<Option<Vec<T>>>> {
         self.begin_queued("reduce_nb", |team| async move {
             let reduction = reduction_by_op::<T>(CollectiveKind::Reduce, op);
             team.reduce_async(root, reduction, &mine, fold_of(op)).await
@@ -41,7 +41,7 @@ impl Team {
         root: TeamRank,
         mine: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
-    ) -> Result<Begun<Option<Vec<T>>>> {
+    ) -> Result<BackgroundHandle<Option<Vec<T>>>> {
         let fold = quick(fold_with(combine));
         self.begin_queued("reduce_with_nb", |team| async move {
             let reduction = reduction_by_function(CollectiveKind::Reduce);
@@ -59,7 +59,7 @@ impl Team {
         root: TeamRank,
         mut data: Vec<T>,
         op: Op,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         self.begin_queued("reduce_in_place_nb", |team| async move {
             let reduction = reduction_by_op::<T>(CollectiveKind::Reduce, op);
             team.reduce_in_place_async(root, reduction, &mut data, fold_of(op))
@@ -78,7 +78,7 @@ impl Team {
         root: TeamRank,
         mut data: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         let fold = quick(fold_with(combine));
         self.begin_queued("reduce_in_place_with_nb", |team| async move {
             let reduction = reduction_by_function(CollectiveKind::Reduce);
@@ -97,7 +97,7 @@ impl Team {
         &self,
         mut data: Vec<T>,
         op: Op,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         self.begin_queued("all_reduce_nb", |team| async move {
             let reduction = reduction_by_op::<T>(CollectiveKind::AllReduce, op);
             team.all_reduce_async(reduction, &mut data, fold_of(op))
@@ -115,7 +115,7 @@ impl Team {
         &self,
         mut data: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         let fold = quick(fold_with(combine));
         self.begin_queued("all_reduce_with_nb", |team| async move {
             let reduction = reduction_by_function(CollectiveKind::AllReduce);
@@ -135,7 +135,7 @@ impl Team {
         data: Vec<T>,
         mut mine: Vec<T>,
         op: Op,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         self.begin_queued("reduce_scatter_nb", |team| async move {
             let reduction = reduction_by_op::<T>(CollectiveKind::ReduceScatter, op);
             team.reduce_scatter_async(reduction, &data, &mut mine, fold_of(op))
@@ -154,7 +154,7 @@ impl Team {
         data: Vec<T>,
         mut mine: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         let fold = quick(fold_with(combine));
         self.begin_queued("reduce_scatter_with_nb", |team| async move {
             let reduction = reduction_by_function(CollectiveKind::ReduceScatter);
@@ -175,7 +175,7 @@ impl Team {
         counts: Vec<usize>,
         mut mine: Vec<T>,
         op: Op,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         self.begin_queued("reduce_scatter_v_nb", |team| async move {
             let reduction = reduction_by_op::<T>(CollectiveKind::ReduceScatterV, op);
             team.reduce_scatter_v_async(reduction, &data, &counts, &mut mine, fold_of(op))
@@ -195,7 +195,7 @@ impl Team {
         counts: Vec<usize>,
         mut mine: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         let fold = quick(fold_with(combine));
         self.begin_queued("reduce_scatter_v_with_nb", |team| async move {
             let reduction = reduction_by_function(CollectiveKind::ReduceScatterV);
@@ -214,7 +214,7 @@ impl Team {
         &self,
         mut data: Vec<T>,
         op: Op,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         self.begin_queued("scan_nb", |team| async move {
             let reduction = reduction_by_op::<T>(CollectiveKind::Scan, op);
             team.scan_async(reduction, &mut data, None, fold_of(op))
@@ -232,7 +232,7 @@ impl Team {
         &self,
         mut data: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         let fold = quick(fold_with(combine));
         self.begin_queued("scan_with_nb", |team| async move {
             let reduction = reduction_by_function(CollectiveKind::Scan);
@@ -250,7 +250,7 @@ impl Team {
         &self,
         mut data: Vec<T>,
         op: Op,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         self.begin_queued("exclusive_scan_nb", |team| async move {
             let reduction = reduction_by_op::<T>(CollectiveKind::ExclusiveScan, op);
             team.scan_async(reduction, &mut data, Some(identity_of(op)), fold_of(op))
@@ -269,7 +269,7 @@ impl Team {
         mut data: Vec<T>,
         first: T,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
-    ) -> Result<Begun<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>> {
         let fold = quick(fold_with(combine));
         self.begin_queued("exclusive_scan_with_nb", |team| async move {
             let reduction = reduction_by_function(CollectiveKind::ExclusiveScan);

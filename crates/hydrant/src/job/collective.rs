@@ -1,7 +1,7 @@
 //! The collectives of the team of all ranks, on the job itself.
 
 use super::Job;
-use crate::{Begun, Blocks, Op, Pod, Rank, Reducible, Result, Team, TeamRank};
+use crate::{BackgroundHandle, Blocks, Op, Pod, Rank, Reducible, Result, Team, TeamRank};
 
 /// Makes methods that call the method of the same name on the world team, or the one after `=>`. A
 /// root, in brackets, has the same number there.
@@ -110,91 +110,91 @@ on_world! {
     fn exclusive_scan_with<T: Pod>(data: &mut [T], first: T, combine: impl Fn(T, T) -> T)
         -> Result<()>;
     /// Begins to wait for every rank.
-    fn barrier_nb() -> Result<Begun<()>>;
+    fn barrier_nb() -> Result<BackgroundHandle<()>>;
     /// As [`barrier_nb`](Self::barrier_nb), and checks that every rank gave the same name.
-    fn barrier_named_nb(name: u64) -> Result<Begun<()>>;
+    fn barrier_named_nb(name: u64) -> Result<BackgroundHandle<()>>;
     /// Begins to bring the elements of `root` to every rank.
-    fn broadcast_nb<T: Pod | Send | Sync>([root: Rank], data: Vec<T>) -> Result<Begun<Vec<T>>>;
+    fn broadcast_nb<T: Pod | Send | Sync>([root: Rank], data: Vec<T>) -> Result<BackgroundHandle<Vec<T>>>;
     /// Begins to gather the elements of every rank at `root`; `None` elsewhere.
-    fn gather_nb<T: Pod | Send | Sync>([root: Rank], mine: Vec<T>) -> Result<Begun<Option<Vec<T>>>>;
+    fn gather_nb<T: Pod | Send | Sync>([root: Rank], mine: Vec<T>) -> Result<BackgroundHandle<Option<Vec<T>>>>;
     /// Begins to gather blocks into a buffer of `root`, which gets the buffer back.
     fn gather_v_into_nb<T: Pod | Send | Sync>([root: Rank], mine: Vec<T>, into: Option<(Vec<T>,
         Blocks<'_>)>)
-        -> Result<Begun<Option<Vec<T>>>>;
+        -> Result<BackgroundHandle<Option<Vec<T>>>>;
     /// Begins to gather the elements of every rank at all, in the order of ranks.
-    fn all_gather_nb<T: Pod | Send | Sync>(mine: Vec<T>) -> Result<Begun<Vec<T>>>;
+    fn all_gather_nb<T: Pod | Send | Sync>(mine: Vec<T>) -> Result<BackgroundHandle<Vec<T>>>;
     /// As [`all_gather_nb`](Self::all_gather_nb), in the buffer that holds this rank's elements in
     /// their place.
-    fn all_gather_in_place_nb<T: Pod | Send | Sync>(data: Vec<T>) -> Result<Begun<Vec<T>>>;
+    fn all_gather_in_place_nb<T: Pod | Send | Sync>(data: Vec<T>) -> Result<BackgroundHandle<Vec<T>>>;
     /// Begins to gather blocks into `into`, on all ranks.
     fn all_gather_v_into_nb<T: Pod | Send | Sync>(mine: Vec<T>, into: Vec<T>, blocks: Blocks<'_>)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// As [`all_gather_v_into_nb`](Self::all_gather_v_into_nb), in the buffer that holds this
     /// rank's block in its place.
     fn all_gather_v_in_place_nb<T: Pod | Send | Sync>(data: Vec<T>, blocks: Blocks<'_>)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// Begins to give each rank its part of the elements of `root`: as many elements as `mine`
     /// holds, into `mine`.
     fn scatter_nb<T: Pod | Send | Sync>([root: Rank], all: Option<Vec<T>>, mine: Vec<T>)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// Begins to give each rank its block of the elements of `root`, into `mine`.
     fn scatter_v_nb<T: Pod | Send | Sync>([root: Rank], all: Option<(Vec<T>, Blocks<'_>)>,
         mine: Vec<T>)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// Begins to give each rank its part of this rank's elements, and to get a part from each.
-    fn all_to_all_nb<T: Pod | Send | Sync>(parts: Vec<T>) -> Result<Begun<Vec<T>>>;
+    fn all_to_all_nb<T: Pod | Send | Sync>(parts: Vec<T>) -> Result<BackgroundHandle<Vec<T>>>;
     /// As [`all_to_all_nb`](Self::all_to_all_nb), with parts of any length.
-    fn all_to_all_v_nb<T: Pod | Send | Sync>(parts: Vec<Vec<T>>) -> Result<Begun<Vec<Vec<T>>>>;
+    fn all_to_all_v_nb<T: Pod | Send | Sync>(parts: Vec<Vec<T>>) -> Result<BackgroundHandle<Vec<Vec<T>>>>;
     /// As [`all_to_all_nb`](Self::all_to_all_nb), from blocks of `from` to blocks of `into`.
     fn all_to_all_v_into_nb<T: Pod | Send | Sync>(from: Vec<T>, from_blocks: Blocks<'_>,
         into: Vec<T>, into_blocks: Blocks<'_>)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// Begins to reduce the ranks' elements, index by index, to `root`; `None` elsewhere.
     fn reduce_nb<T: Reducible | Send | Sync>([root: Rank], mine: Vec<T>, op: Op)
-        -> Result<Begun<Option<Vec<T>>>>;
+        -> Result<BackgroundHandle<Option<Vec<T>>>>;
     /// As [`reduce_nb`](Self::reduce_nb), by a function.
     fn reduce_with_nb<T: Pod | Send | Sync>([root: Rank], mine: Vec<T>, combine: impl Fn(T,
         T) -> T + Send + Sync + 'static)
-        -> Result<Begun<Option<Vec<T>>>>;
+        -> Result<BackgroundHandle<Option<Vec<T>>>>;
     /// As [`reduce_nb`](Self::reduce_nb), with the result in the root's buffer.
     fn reduce_in_place_nb<T: Reducible | Send | Sync>([root: Rank], data: Vec<T>, op: Op)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// As [`reduce_in_place_nb`](Self::reduce_in_place_nb), by a function.
     fn reduce_in_place_with_nb<T: Pod | Send | Sync>([root: Rank], data: Vec<T>, combine: impl Fn(T,
         T) -> T + Send + Sync + 'static)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// Begins to reduce the ranks' elements, index by index, on every rank.
-    fn all_reduce_nb<T: Reducible | Send | Sync>(data: Vec<T>, op: Op) -> Result<Begun<Vec<T>>>;
+    fn all_reduce_nb<T: Reducible | Send | Sync>(data: Vec<T>, op: Op) -> Result<BackgroundHandle<Vec<T>>>;
     /// As [`all_reduce_nb`](Self::all_reduce_nb), by a function.
     fn all_reduce_with_nb<T: Pod | Send | Sync>(data: Vec<T>, combine: impl Fn(T,
         T) -> T + Send + Sync + 'static)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// Begins to reduce the ranks' elements, index by index, and to give each rank its part, into
     /// `mine`.
     fn reduce_scatter_nb<T: Reducible | Send | Sync>(data: Vec<T>, mine: Vec<T>, op: Op)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// As [`reduce_scatter_nb`](Self::reduce_scatter_nb), by a function.
     fn reduce_scatter_with_nb<T: Pod | Send | Sync>(data: Vec<T>, mine: Vec<T>, combine: impl Fn(T,
         T) -> T + Send + Sync + 'static)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// As [`reduce_scatter_nb`](Self::reduce_scatter_nb), with parts of any length.
     fn reduce_scatter_v_nb<T: Reducible | Send | Sync>(data: Vec<T>, counts: Vec<usize>,
         mine: Vec<T>, op: Op)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// As [`reduce_scatter_v_nb`](Self::reduce_scatter_v_nb), by a function.
     fn reduce_scatter_v_with_nb<T: Pod | Send | Sync>(data: Vec<T>, counts: Vec<usize>,
         mine: Vec<T>, combine: impl Fn(T, T) -> T + Send + Sync + 'static)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// Begins to reduce, index by index, the elements of the ranks up to and including this one.
-    fn scan_nb<T: Reducible | Send | Sync>(data: Vec<T>, op: Op) -> Result<Begun<Vec<T>>>;
+    fn scan_nb<T: Reducible | Send | Sync>(data: Vec<T>, op: Op) -> Result<BackgroundHandle<Vec<T>>>;
     /// As [`scan_nb`](Self::scan_nb), by a function.
     fn scan_with_nb<T: Pod | Send | Sync>(data: Vec<T>, combine: impl Fn(T,
         T) -> T + Send + Sync + 'static)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
     /// Begins to reduce, index by index, the elements of the ranks before this one.
-    fn exclusive_scan_nb<T: Reducible | Send | Sync>(data: Vec<T>, op: Op) -> Result<Begun<Vec<T>>>;
+    fn exclusive_scan_nb<T: Reducible | Send | Sync>(data: Vec<T>, op: Op) -> Result<BackgroundHandle<Vec<T>>>;
     /// As [`exclusive_scan_nb`](Self::exclusive_scan_nb), by a function.
     fn exclusive_scan_with_nb<T: Pod | Send | Sync>(data: Vec<T>, first: T, combine: impl Fn(T,
         T) -> T + Send + Sync + 'static)
-        -> Result<Begun<Vec<T>>>;
+        -> Result<BackgroundHandle<Vec<T>>>;
 }

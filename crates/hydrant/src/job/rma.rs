@@ -3,8 +3,8 @@
 
 use super::Job;
 use crate::{
-    Begun, Context, Exposed, GetHandle, GlobalAtomic, GlobalPtr, IoVector, PackedPtr, Pod,
-    PutHandle, Refused, Result, Scope, Section, Signal, progress,
+    BackgroundHandle, Context, Exposed, GetHandle, GlobalAtomic, GlobalPtr, IoVector, PackedPtr,
+    Pod, PutHandle, Refused, Result, Scope, Section, Signal, progress,
     rma::{
         handles,
         pointed::{self, Resolved},
@@ -227,7 +227,7 @@ impl Job {
         data: Vec<T>,
         at: GlobalPtr<u64>,
         signal: Signal,
-    ) -> Result<Begun<Vec<T>>, Refused<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>, Refused<Vec<T>>> {
         let core = match self.active() {
             Ok(core) => core,
             Err(cause) => return Err(Refused::buffer(data, cause)),

@@ -6,13 +6,13 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{BROKEN, Mutexes, PASSED, rank_of};
-use crate::{Begun, Error, Rank, Result, memory::Symmetric};
+use crate::{BackgroundHandle, Error, Rank, Result, memory::Symmetric};
 
 /// The unfinished part of a release, or of a failed wait.
 pub(super) enum UnfinishedRelease {
     Nothing,
     /// The release is in flight.
-    Releasing(Begun<ReleaseOutcome>),
+    Releasing(BackgroundHandle<ReleaseOutcome>),
     /// The successor has not written its name yet. It will find the sentinel, and owns the mutex then.
     AwaitsSuccessor,
     /// That rank ended while this one waited for it. Nobody can leave the queue, so the mutex is lost.

@@ -54,8 +54,8 @@
 
 mod arrivals;
 mod attention;
+mod background;
 mod backlog;
-mod begun;
 mod end;
 mod errands;
 mod faults;
@@ -92,9 +92,9 @@ use hydrant_conduit::{
 use parking_lot::{Condvar, Mutex};
 
 pub(crate) use arrivals::{Operations, Outcome, Route};
+pub use background::BackgroundHandle;
+pub(crate) use background::ResultSlot;
 pub(crate) use backlog::Backlog;
-pub use begun::Begun;
-pub(crate) use begun::ResultSlot;
 pub(crate) use errands::Errand;
 pub(crate) use handler::in_handler;
 pub use handler::may_wait;
@@ -105,7 +105,7 @@ pub(crate) use wait::{For, On};
 
 use crate::{Error, Rank, Result, Settings, counters::Tally, stripe::Striped};
 use attention::Attention;
-use begun::Chains;
+use background::Chains;
 use faults::PeerFaults;
 use onward::Onward;
 use spawned::Spawned;

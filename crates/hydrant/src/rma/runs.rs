@@ -10,7 +10,7 @@ use hydrant_conduit::{Message, memory::Factor};
 
 use super::packed::{ADD, GET, LENGTH_BITS, LONGEST, MANY, PUT, WORD, words_of};
 use crate::{
-    Begun, Error, Rank, Result,
+    BackgroundHandle, Error, Rank, Result,
     counters::Count,
     memory::{Block, Symmetric, check_range},
     message::CallFuture,
@@ -38,7 +38,7 @@ impl Symmetric<u8> {
     /// # Errors
     /// As [`put`](Self::put). Nothing is put if a run lies outside the part. The handle reports
     /// errors found later.
-    pub fn put_runs_nb<'a, I>(&self, rank: Rank, runs: I) -> Result<Begun<()>>
+    pub fn put_runs_nb<'a, I>(&self, rank: Rank, runs: I) -> Result<BackgroundHandle<()>>
     where
         I: IntoIterator<Item = (usize, &'a [u8])>,
         I::IntoIter: Clone,
@@ -50,7 +50,10 @@ impl Symmetric<u8> {
             for (at, run) in runs {
                 self.put(rank, at, run)?;
             }
-            return Ok(Begun::done(&self.block().transfer()?.progress, ()));
+            return Ok(BackgroundHandle::done(
+                &self.block().transfer()?.progress,
+                (),
+            ));
         }
         self.begin_runs(rank, (PUT, None), runs, calls)
     }
@@ -60,7 +63,7 @@ impl Symmetric<u8> {
     ///
     /// # Errors
     /// As [`get`](Self::get). The handle reports errors found later.
-    pub fn get_runs_nb<I>(&self, rank: Rank, runs: I) -> Result<Begun<Vec<u8>>>
+    pub fn get_runs_nb<I>(&self, rank: Rank, runs: I) -> Result<BackgroundHandle<Vec<u8>>>
     where
         I: IntoIterator<Item = (usize, usize)>,
         I::IntoIter: Clone,
@@ -76,7 +79,7 @@ impl Symmetric<u8> {
                 into.resize(start + len, 0);
                 self.get(rank, at, &mut into[start..])?;
             }
-            return Ok(Begun::done(&progress, into));
+            return Ok(BackgroundHandle::done(&progress, into));
         }
         (progress.tally).add_each([(Count::Gets, count), (Count::GetBytes, bytes)]);
         let limit = progress.conduit().caps().max_payload;
@@ -110,7 +113,7 @@ impl Symmetric<u8> {
         rank: Rank,
         factor: &Factor,
         runs: I,
-    ) -> Result<Begun<()>>
+    ) -> Result<BackgroundHandle<()>>
     where
         I: IntoIterator<Item = (usize, &'a [u8])>,
         I::IntoIter: Clone,
@@ -127,7 +130,7 @@ impl Symmetric<u8> {
             for (at, run) in runs {
                 self.accumulate_bytes(rank, at, factor, run)?;
             }
-            return Ok(Begun::done(&progress, ()));
+            return Ok(BackgroundHandle::done(&progress, ()));
         }
         // Only the owner adds, even if it answers seldom. So the runs go in as few messages as
         // possible.
@@ -171,7 +174,7 @@ impl Symmetric<u8> {
         what: (u16, Option<[u64; 2]>),
         runs: impl Iterator<Item = (usize, &'a [u8])>,
         calls: [(Count, u64); 2],
-    ) -> Result<Begun<()>> {
+    ) -> Result<BackgroundHandle<()>> {
         let block = self.shared_block();
         let progress = Arc::clone(&block.transfer()?.progress);
         progress.tally.add_each(calls);

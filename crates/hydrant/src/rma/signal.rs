@@ -21,7 +21,7 @@ use super::{
     section::Section,
 };
 use crate::{
-    Begun, Error, GlobalPtr, Rank, Refused, Result,
+    BackgroundHandle, Error, GlobalPtr, Rank, Refused, Result,
     atomics::{Verb, begin_exposed},
     memory::{Registry, Symmetric},
     message::Calls,
@@ -113,7 +113,7 @@ impl<T: Pod + Send> Symmetric<T> {
         signals: &Symmetric<u64>,
         at: usize,
         signal: Signal,
-    ) -> Result<Begun<Vec<T>>, Refused<Vec<T>>> {
+    ) -> Result<BackgroundHandle<Vec<T>>, Refused<Vec<T>>> {
         let checked = (signals.check_signal(self, rank, at)).and_then(|()| self.block().transfer());
         let progress = match checked {
             Ok(transfer) => Arc::clone(&transfer.progress),
@@ -135,7 +135,7 @@ pub(crate) fn put_to_nb<T: Pod + Send>(
     data: Vec<T>,
     at: GlobalPtr<u64>,
     signal: Signal,
-) -> Result<Begun<Vec<T>>, Refused<Vec<T>>> {
+) -> Result<BackgroundHandle<Vec<T>>, Refused<Vec<T>>> {
     let found = check_ranks(&to, &at).and_then(|rank| {
         let word = resolve(transfer, memory, &at)?;
         if let Resolved::Symmetric(word, index) = &word {
@@ -173,8 +173,8 @@ pub(crate) fn check_ranks<T: Pod>(to: &GlobalPtr<T>, at: &GlobalPtr<u64>) -> Res
 fn signal_after<T: Pod + Send>(
     progress: &Arc<Progress>,
     put: PutHandle<T>,
-    signal: impl FnOnce() -> Result<Begun<u64>> + Send + 'static,
-) -> Result<Begun<Vec<T>>, Refused<Vec<T>>> {
+    signal: impl FnOnce() -> Result<BackgroundHandle<u64>> + Send + 'static,
+) -> Result<BackgroundHandle<Vec<T>>, Refused<Vec<T>>> {
     let put = match put.now() {
         Err(put) => put,
         Ok(data) => {
@@ -183,7 +183,7 @@ fn signal_after<T: Pod + Send>(
                 Err(cause) => return Err(Refused::buffer(data, cause)),
             };
             return match given.now() {
-                Ok(Ok(_)) => Ok(Begun::done(progress, data)),
+                Ok(Ok(_)) => Ok(BackgroundHandle::done(progress, data)),
                 Ok(Err(cause)) => Err(Refused::buffer(data, cause)),
                 Err(given) => Ok(progress.begin(async move { given.await.map(|_| data) })),
             };
@@ -222,7 +222,12 @@ impl Symmetric<u64> {
     /// # Errors
     /// As [`signal`](Self::signal), except that handlers may call this. The handle reports errors
     /// found later.
-    pub fn signal_nb(&self, rank: Rank, at: usize, signal: Signal) -> Result<Begun<u64>> {
+    pub fn signal_nb(
+        &self,
+        rank: Rank,
+        at: usize,
+        signal: Signal,
+    ) -> Result<BackgroundHandle<u64>> {
         let act = |word: &AtomicU64| match signal {
             Signal::Set(value) => word.swap(value, AcqRel),
             Signal::Add(value) => word.fetch_add(value, AcqRel),

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use hydrant::{Begun, Blocks, Error, Job, Op, Rank, Result, Team, when_all, when_any};
+use hydrant::{BackgroundHandle, Blocks, Error, Job, Op, Rank, Result, Team, when_all, when_any};
 use hydrant_base::block_on;
 
 use super::{outcomes, run};
@@ -31,7 +31,11 @@ fn sum(ranks: std::ops::Range<usize>, len: usize) -> Vec<u64> {
 }
 
 /// One collective's answer, and what it should be.
-fn same<R: PartialEq + std::fmt::Debug>(what: &str, begun: Begun<R>, expected: R) -> Result<()> {
+fn same<R: PartialEq + std::fmt::Debug>(
+    what: &str,
+    begun: BackgroundHandle<R>,
+    expected: R,
+) -> Result<()> {
     let found = begun.wait()?;
     assert!(found == expected, "{what}");
     Ok(())

@@ -22,7 +22,7 @@ fn numbers(rank: Rank) -> Vec<u64> {
 /// Rank 2 ends after it has agreed; rank 0 is told, and calls again; rank 1 computes meanwhile. What it gets
 /// is `wanted`, or an error.
 fn slow_member_is_not_deceived<T: Pod + PartialEq>(
-    begin: fn(&Job) -> Result<hydrant::Begun<Vec<T>>>,
+    begin: fn(&Job) -> Result<hydrant::BackgroundHandle<Vec<T>>>,
     wanted: fn() -> Vec<T>,
 ) {
     let ends = builder().heap(4 << 20).service(false).run_local(3, |job| {

@@ -10,8 +10,8 @@ use std::{
 };
 
 use hydrant::{
-    AnySource, AnyTag, Begun, CallHandle, Error, Exposed, Function, GlobalPtr, Handler, Job,
-    Mutexes, Op, Rank, ReceiveHandle, Result, Signal, Symmetric, Team, settings,
+    AnySource, AnyTag, BackgroundHandle, CallHandle, Error, Exposed, Function, GlobalPtr, Handler,
+    Job, Mutexes, Op, Rank, ReceiveHandle, Result, Signal, Symmetric, Team, settings,
 };
 use hydrant_testing::{forked, launcher};
 
@@ -85,7 +85,7 @@ struct Held<'a> {
     /// In flight until the job ends: its message or answer never comes.
     receive: RefCell<Option<ReceiveHandle<u64>>>,
     call: RefCell<Option<CallHandle<u64>>>,
-    barrier: RefCell<Option<Begun<()>>>,
+    barrier: RefCell<Option<BackgroundHandle<()>>>,
 }
 
 /// The act of a child.

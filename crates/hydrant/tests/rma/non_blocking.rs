@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use hydrant::{
-    Begun, Error, GlobalPtr, Job, Pod, Rank, Refused, Result, Section, Signal, when_all,
+    BackgroundHandle, Error, GlobalPtr, Job, Pod, Rank, Refused, Result, Section, Signal, when_all,
 };
 use hydrant_base::block_on;
 
@@ -96,12 +96,12 @@ fn every_operation_gives_what_was_there() {
         assert!(matches!(nobody, Err(Error::RankOutOfRange { .. })));
         // The owner of an exposed buffer finds out.
         let past = job.atomic(theirs.offset(1))?.fetch_add_nb(1);
-        let past = past.and_then(Begun::wait);
+        let past = past.and_then(BackgroundHandle::wait);
         assert!(matches!(past, Err(Error::OutOfBounds { .. })), "{past:?}");
         job.barrier()?;
         drop(exposed);
         job.barrier()?;
-        let gone = word.fetch_add_nb(1).and_then(Begun::wait);
+        let gone = word.fetch_add_nb(1).and_then(BackgroundHandle::wait);
         assert!(matches!(gone, Err(Error::Revoked { .. })), "{gone:?}");
         job.barrier()
     });
@@ -271,7 +271,7 @@ fn nothing_is_put_if_the_signal_cannot_be_given() {
         ));
         assert!(
             put(to.offset(6), at.offset(-1))
-                .and_then(Begun::wait)
+                .and_then(BackgroundHandle::wait)
                 .is_err()
         );
         job.barrier()?;

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use hydrant::{Begun, Error, IoVector, Job, Rank, Result, Section, Signal};
+use hydrant::{BackgroundHandle, Error, IoVector, Job, Rank, Result, Section, Signal};
 
 use crate::support::{builder, local};
 
@@ -54,7 +54,7 @@ fn loans_end_beside_many_runs() {
                     let mut over = ended(job.put_vector_to(theirs, &[vector], &data))?;
                     over |= ended(job.put_section_to(theirs, &column, &data, &packed))?;
                     let add = job.atomic(theirs.offset(7))?.fetch_add_nb(1);
-                    over |= ended(add.and_then(Begun::wait).map(drop))?;
+                    over |= ended(add.and_then(BackgroundHandle::wait).map(drop))?;
                     over |= ended(job.get_vector_from(theirs, &[vector], &mut data))?;
                     data.fill(round * 10 + thread + 1);
                     if over {
@@ -196,7 +196,7 @@ fn handles_wait_while_the_job_ends() {
                 }
                 let mut ends = Vec::new();
                 loop {
-                    let handle: Option<Begun<u64>> = kept.lock().unwrap().pop();
+                    let handle: Option<BackgroundHandle<u64>> = kept.lock().unwrap().pop();
                     match handle {
                         Some(handle) => ends.push(handle.wait()),
                         None => return ends,

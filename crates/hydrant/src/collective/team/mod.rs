@@ -57,7 +57,7 @@ use queue::CollectiveQueue;
 ///
 /// # Collectives in the background
 ///
-/// A call whose name ends in `_nb` begins the collective and returns a [`Begun`](crate::Begun), which
+/// A call whose name ends in `_nb` begins the collective and returns a [`BackgroundHandle`](crate::BackgroundHandle), which
 /// is a future of the result. It owns its buffers and gives back the one with the result; what the
 /// blocking call would return as an error is the handle's. The call itself fails in a handler, after
 /// the job, and out of turn: while another thread is in a blocking collective of the team, and

@@ -44,7 +44,7 @@ use parking_lot::Mutex;
 use super::{IDLE, QUEUED, Team, TeamShared, awaited::Awaited, out_of_turn};
 use crate::{
     Result,
-    progress::{self, Begun, Errand, ResultSlot},
+    progress::{self, BackgroundHandle, Errand, ResultSlot},
 };
 
 /// Advances a collective as far as possible. At its end, returns the waker of the handle.
@@ -86,7 +86,7 @@ impl Team {
         &self,
         what: &'static str,
         collective: impl FnOnce(Team) -> F,
-    ) -> Result<Begun<R>>
+    ) -> Result<BackgroundHandle<R>>
     where
         F: Future<Output = Result<R>> + Send + 'static,
     {
@@ -107,7 +107,7 @@ impl Team {
             }
         }
         self.shared().advance();
-        Ok(Begun::new(&self.progress, slot))
+        Ok(BackgroundHandle::new(&self.progress, slot))
     }
 }
 

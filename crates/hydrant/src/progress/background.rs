@@ -28,7 +28,7 @@ type CaughtResult<R> = std::result::Result<Result<R>, Box<dyn Any + Send>>;
 /// [`Error::OutOfTurn`](crate::Error::OutOfTurn). If a function that the program passed to the
 /// operation panicked, the call that takes the result panics with the same payload.
 #[must_use = "only the handle gives the result"]
-pub struct Begun<R> {
+pub struct BackgroundHandle<R> {
     progress: Arc<Progress>,
     slot: Arc<ResultSlot<R>>,
 }
@@ -45,7 +45,7 @@ enum SlotState<R> {
     Taken,
 }
 
-impl<R> Begun<R> {
+impl<R> BackgroundHandle<R> {
     /// Returns a handle of an operation that has ended.
     pub(crate) fn done(progress: &Arc<Progress>, result: R) -> Self {
         let slot = Arc::new(ResultSlot(Mutex::new(SlotState::Ended(Ok(Ok(result))))));
@@ -117,7 +117,7 @@ impl<R> Begun<R> {
     }
 }
 
-impl<R> Future for Begun<R> {
+impl<R> Future for BackgroundHandle<R> {
     type Output = Result<R>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -167,12 +167,12 @@ impl<R> ResultSlot<R> {
     }
 }
 
-impl<R> fmt::Debug for Begun<R> {
+impl<R> fmt::Debug for BackgroundHandle<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &*self.slot.0.lock() {
-            SlotState::Open(_) => "Begun(in flight)",
-            SlotState::Ended(_) => "Begun(ended)",
-            SlotState::Taken => "Begun(its result was taken)",
+            SlotState::Open(_) => "BackgroundHandle(in flight)",
+            SlotState::Ended(_) => "BackgroundHandle(ended)",
+            SlotState::Taken => "BackgroundHandle(its result was taken)",
         })
     }
 }
@@ -189,7 +189,7 @@ impl Progress {
     pub(crate) fn begin<R: Send + 'static>(
         self: &Arc<Self>,
         work: impl Future<Output = Result<R>> + Send + 'static,
-    ) -> Begun<R> {
+    ) -> BackgroundHandle<R> {
         let slot = ResultSlot::new();
         let number = {
             let mut chains = self.chains.lock();
@@ -209,7 +209,7 @@ impl Progress {
             let result = work.await;
             end.end(result);
         });
-        Begun::new(self, slot)
+        BackgroundHandle::new(self, slot)
     }
 
     /// Waits until all operations begun so far have ended. Those that other threads begin meanwhile
