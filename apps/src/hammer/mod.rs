@@ -172,7 +172,7 @@ fn work_until_end(job: &Job, arguments: &Arguments, log: &mut RankLog) -> Result
         let mut until = begun + Duration::from_secs_f64(arguments.seconds);
         let mut mourned = 0;
         let mut stop = Stop(arguments.until.as_deref(), begun);
-        while Instant::now() < until && !log.is_alone() && !stop.is_there() {
+        while Instant::now() < until && !log.is_alone() && !stop.check() {
             step(log, &mut field, &mut messages, &mut dice);
             if log.lost() > mourned {
                 mourned = log.lost();
@@ -213,7 +213,8 @@ fn step(log: &mut RankLog, field: &mut Field, messages: &mut HammerMessages, dic
 struct Stop<'a>(Option<&'a Path>, Instant);
 
 impl Stop<'_> {
-    fn is_there(&mut self) -> bool {
+    /// Looks for the file, at most once in 50 ms. Returns whether it looked and the file exists.
+    fn check(&mut self) -> bool {
         let is_due = self.1.elapsed() >= Duration::from_millis(50);
         if is_due {
             self.1 = Instant::now();

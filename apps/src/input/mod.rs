@@ -152,7 +152,7 @@ mod tests {
         (folder, path)
     }
 
-    fn says<T: FileNumber + std::fmt::Debug>(name: &str, content: &[u8]) -> String {
+    fn error_of<T: FileNumber + std::fmt::Debug>(name: &str, content: &[u8]) -> String {
         let (folder, path) = file(name, content);
         let error = read::<T>(&path).unwrap_err().to_string();
         error.replace(&format!("{}/", folder.path().display()), "")
@@ -161,32 +161,32 @@ mod tests {
     #[test]
     fn an_unreadable_file_is_named_with_its_fault() {
         assert_eq!(
-            says::<i64>("a.bin", &[0; 13]),
+            error_of::<i64>("a.bin", &[0; 13]),
             "a.bin is no list of 64-bit integers: its 13 bytes are no multiple of 8"
         );
         assert_eq!(
-            says::<i64>("a.bin", b""),
+            error_of::<i64>("a.bin", b""),
             "a.bin is empty: it must hold 64-bit integers"
         );
         assert_eq!(
-            says::<f64>("a.txt", b" \n\n"),
+            error_of::<f64>("a.txt", b" \n\n"),
             "a.txt is empty: it must hold finite numbers"
         );
         assert_eq!(
-            says::<i64>("a.txt", b"1 2\n3 four\n"),
+            error_of::<i64>("a.txt", b"1 2\n3 four\n"),
             "line 2 of a.txt has \"four\", which is none of the 64-bit integers it must hold"
         );
         assert_eq!(
-            says::<i64>("a.txt", b"9223372036854775808"),
+            error_of::<i64>("a.txt", b"9223372036854775808"),
             "line 1 of a.txt has \"9223372036854775808\", which is none of the 64-bit integers it \
              must hold"
         );
-        assert!(says::<f64>("a.txt", b"1 NaN").contains("\"NaN\""));
-        assert!(says::<f64>("a.txt", b"1 \xff\xfe").contains("line 1"));
+        assert!(error_of::<f64>("a.txt", b"1 NaN").contains("\"NaN\""));
+        assert!(error_of::<f64>("a.txt", b"1 \xff\xfe").contains("line 1"));
         let mut raw = 1.0_f64.to_le_bytes().to_vec();
         raw.extend(f64::INFINITY.to_le_bytes());
         assert_eq!(
-            says::<f64>("a.bin", &raw),
+            error_of::<f64>("a.bin", &raw),
             "element 1 of a.bin is inf, which is none of the finite numbers it must hold"
         );
         let missing = read::<i64>(Path::new("/no/such/file"))

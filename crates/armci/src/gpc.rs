@@ -25,7 +25,7 @@ use hydrant::{CallHandle, Function, Job, Rank, Symmetric};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
-use self::turns::{ProcedureTurns, out_of_turn, rest};
+use self::turns::{ProcedureTurns, out_of_turn, sleep};
 use crate::{Armci, Error, Result, memory::Memory};
 
 /// The number of tries to take a lock between two checks that all processes are present.
@@ -172,7 +172,7 @@ fn run(
     };
     let mut turn = Turn::First;
     while !procedure(&mut request, turn) {
-        if !rest(REST) {
+        if !sleep(REST) {
             return None;
         }
         turn = Turn::Again;

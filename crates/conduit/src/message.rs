@@ -116,7 +116,7 @@ pub trait Sink {
     /// Returns true if another thread or rank may wait for the consequences of an operation's end.
     /// [`Clock::compute`] asks this about operations that have ended. A computing thread is
     /// interrupted for those, and learns of the others at its next check.
-    fn is_awaited(&mut self, ticket: Ticket) -> bool {
+    fn is_awaited(&self, ticket: Ticket) -> bool {
         let _ = ticket;
         false
     }

@@ -251,9 +251,9 @@ impl Tally {
 
     /// Counts a hit. Returns whether it is the last of [`MANY_HITS`] of this thread.
     #[inline(always)]
-    pub(crate) fn hit(&self) -> bool {
+    pub(crate) fn count_hit(&self) -> bool {
         let Some(cells) = self.stripes.own() else {
-            return self.hit_slowly();
+            return self.count_hit_slowly();
         };
         add_own(cells, [(Count::Indirect, 1), (Count::Hits, 1)]);
         cells.counts[Count::Hits as usize]
@@ -262,7 +262,7 @@ impl Tally {
     }
 
     #[cold]
-    fn hit_slowly(&self) -> bool {
+    fn count_hit_slowly(&self) -> bool {
         self.add_slowly([(Count::Indirect, 1), (Count::Hits, 1)]);
         false
     }

@@ -43,7 +43,7 @@ fn hit(criterion: &mut Criterion) {
             for (order, buckets) in orders {
                 let buckets = fitting(buckets, wide);
                 group.bench_function(BenchmarkId::new(order, size), |bencher| {
-                    bencher.iter_custom(|times| hits(&hot, &buckets, len, times));
+                    bencher.iter_custom(|times| time_hits(&hot, &buckets, len, times));
                 });
             }
         }
@@ -121,7 +121,7 @@ fn at_once(hot: &Hot, buckets: &[Vec<u64>], times: u64) -> Duration {
     thread::scope(|scope| {
         let run = |own| {
             start.wait();
-            hits(hot, own, 8, times)
+            time_hits(hot, own, 8, times)
         };
         let threads: Vec<_> = (buckets.iter().map(|own| scope.spawn(move || run(own)))).collect();
         let times = threads
@@ -131,7 +131,7 @@ fn at_once(hot: &Hot, buckets: &[Vec<u64>], times: u64) -> Duration {
     })
 }
 
-fn hits(hot: &Hot, buckets: &[u64], len: u64, times: u64) -> Duration {
+fn time_hits(hot: &Hot, buckets: &[u64], len: u64, times: u64) -> Duration {
     let mut order = buckets.iter().cycle();
     let start = Instant::now();
     for _ in 0..times {

@@ -56,7 +56,7 @@ impl Smp {
             .collect();
         let watch = ProcessWatch::start(peers, {
             let shared = Arc::clone(&shared);
-            move |peer| shared.gone(peer)
+            move |peer| shared.mark_gone(peer)
         })?;
         let extents = u32::try_from(shared.shape.extents).unwrap_or(u32::MAX);
         Ok(Self {

@@ -74,12 +74,12 @@ impl ReplyPath {
         }
     }
 
-    /// Returns true if a poll can send the waiting reply.
-    fn can_resend(&mut self, shared: &SharedState) -> bool {
+    /// Looks for room for the waiting reply. Returns true if a poll can send it.
+    fn find_room_to_resend(&mut self, shared: &SharedState) -> bool {
         let Some(stuck) = &self.stuck else {
             return false;
         };
-        self.writer.fits(stuck.payload.len()) || shared.alive(self.peer).is_err()
+        self.writer.find_room(stuck.payload.len()) || shared.alive(self.peer).is_err()
     }
 
     /// Sends the waiting reply. Returns `false` if there is still no room.
@@ -173,7 +173,7 @@ impl RingInbox {
             !peer.broken
                 && (peer.replies.waiting()
                     || peer.requests.waiting() && peer.back.stuck.is_none()
-                    || peer.back.can_resend(shared))
+                    || peer.back.find_room_to_resend(shared))
         })
     }
 

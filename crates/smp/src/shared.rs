@@ -309,7 +309,7 @@ impl SharedState {
     }
 
     /// Marks a peer whose process has ended.
-    pub(crate) fn gone(&self, peer: Rank) {
+    pub(crate) fn mark_gone(&self, peer: Rank) {
         self.buried[peer.index()].store(true, Release);
         self.end(peer, standing::LOST);
         notify::wake(&self.notify_words[self.rank.index()].bits);

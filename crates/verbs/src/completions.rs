@@ -371,7 +371,7 @@ fn complete<'a>(
     ended: &mut Vec<EndedOperation>,
 ) -> bool {
     let (rank, epoch, number) = parse_id(completion.wr_id);
-    let Some(peer) = peers.known(rank) else {
+    let Some(peer) = peers.existing(rank) else {
         return true;
     };
     let Some(mut connection) = lock(peer.connection()) else {

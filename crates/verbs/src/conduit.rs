@@ -335,7 +335,7 @@ unsafe impl Conduit for Verbs {
     }
 
     fn handled(&self, peer: Rank) -> (u64, u64) {
-        match self.shared.peers.known(peer.0) {
+        match self.shared.peers.existing(peer.0) {
             Some(peer) => peer.credits().await_handled(),
             None => (0, 0),
         }

@@ -42,7 +42,7 @@ const COLUMNS: [&str; 13] = [
     "registered_peak_mb",
 ];
 
-fn one(
+fn run_one(
     inputs: &ExperimentInputs<'_>,
     profile: &Profile,
     traffic: Traffic,
@@ -123,7 +123,7 @@ pub(super) fn hot_spot(inputs: &ExperimentInputs<'_>) -> Result<Part, ReproduceE
             setup.maxvictim = setup.m / 8;
             setup.puts = inputs.pick(96, 32);
             setup.warm_up = inputs.pick(192, 128);
-            let outcome = one(
+            let outcome = run_one(
                 inputs,
                 &profile,
                 Traffic::HotSpot,
@@ -242,7 +242,7 @@ pub(super) fn traffic(inputs: &ExperimentInputs<'_>) -> Result<Part, ReproduceEr
             setup.warm_up = 640;
             setup.m = u64::from(ranks) * 100 * 1024;
             setup.maxvictim = setup.m / 8;
-            let outcome = one(inputs, &profile, traffic, ranks, mode, setup.clone())?;
+            let outcome = run_one(inputs, &profile, traffic, ranks, mode, setup.clone())?;
             row(&mut sheet, &setup, mode.0, &outcome);
             shares.push(outcome.hit_share());
         }

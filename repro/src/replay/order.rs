@@ -32,7 +32,7 @@ pub(super) fn stuck(schedules: &[Vec<ReplayStep>], at_once: u64) -> Option<Stuck
     while let Some(own) = ready.pop() {
         let rank = &mut ranks[own as usize];
         // The ranks that wait for its messages continue.
-        let touched = rank.go_on(&mut known);
+        let touched = rank.run_until_blocked(&mut known);
         ready.extend(touched.into_iter().filter(|peer| *peer != own));
     }
     ranks.iter().find_map(RankProgress::stuck)
@@ -91,7 +91,7 @@ impl<'a> RankProgress<'a> {
     }
 
     /// Runs steps until one waits for an event. Returns the ranks that it sent to or asked.
-    fn go_on(&mut self, known: &mut PastEvents) -> HashSet<u32> {
+    fn run_until_blocked(&mut self, known: &mut PastEvents) -> HashSet<u32> {
         let mut touched = HashSet::new();
         loop {
             self.needs.retain(|need| !need.is_met(known));

@@ -81,8 +81,8 @@ impl Lexer<'_> {
                 '/' if rest.starts_with("//") => self.line_comment(at, language),
                 '/' if rest.starts_with("/*") => self.block_comment(at, language),
                 '"' if language == Language::Rust && self.is_raw(at) => self.raw_string(at),
-                '"' => self.quoted('"'),
-                '\'' if language == Language::C || is_character(rest) => self.quoted('\''),
+                '"' => self.skip_quoted('"'),
+                '\'' if language == Language::C || is_character(rest) => self.skip_quoted('\''),
                 _ => {
                     self.code |= !c.is_whitespace();
                     if !(c.is_alphanumeric() || c == '_' || c == '#') {
@@ -172,7 +172,7 @@ impl Lexer<'_> {
         self.start = end;
     }
 
-    fn quoted(&mut self, quote: char) {
+    fn skip_quoted(&mut self, quote: char) {
         while let Some((at, c)) = self.next() {
             if c == '\\' {
                 self.next();

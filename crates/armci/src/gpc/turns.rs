@@ -140,7 +140,7 @@ pub(super) fn out_of_turn<R>(act: impl FnOnce() -> R) -> R {
 }
 
 /// Releases the turn for `time`, and takes it again. Returns `false` if no more tasks come.
-pub(super) fn rest(time: Duration) -> bool {
+pub(super) fn sleep(time: Duration) -> bool {
     out_of_turn(|| thread::sleep(time));
     !HERE.with_borrow(|here| here.as_ref().is_some_and(|here| here.state.lock().over))
 }

@@ -3,7 +3,7 @@
 #include "armcix.h"
 #include <sys/mman.h>
 
-static void by(const char *how) {
+static void end_by(const char *how) {
     void **all = shared(8);
     int one = 1;
     if (!strcmp(how, "unlock")) WORKS(ARMCI_Create_mutexes(1));
@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     begin();
-    by(argv[1]);
+    end_by(argv[1]);
     fprintf(stderr, "the job goes on\n");
     return 0;
 }

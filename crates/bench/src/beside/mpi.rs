@@ -123,7 +123,7 @@ impl Programs {
     /// # Errors
     /// If no MPI is installed, or the program cannot be compiled.
     pub(crate) fn build() -> Result<Self, MpiError> {
-        let (here, missing) = look_for_all(&env::var_os("PATH").unwrap_or_default());
+        let (here, missing) = find_installations(&env::var_os("PATH").unwrap_or_default());
         if here.is_empty() {
             return Err(MpiError::None);
         }
@@ -207,7 +207,9 @@ fn output(command: &'static str, mut run: Command) -> Result<Output, MpiError> {
 }
 
 /// The complete installations on the path, and the others.
-fn look_for_all(path: &OsString) -> (Vec<&'static MpiInstallation>, Vec<&'static MpiInstallation>) {
+fn find_installations(
+    path: &OsString,
+) -> (Vec<&'static MpiInstallation>, Vec<&'static MpiInstallation>) {
     MPIS.iter()
         .partition(|mpi| is_on(path, mpi.compiler) && is_on(path, mpi.launcher))
 }
@@ -242,7 +244,7 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         let path = OsString::from(&folder);
         let here = || {
-            let (here, missing) = look_for_all(&path);
+            let (here, missing) = find_installations(&path);
             assert_eq!(here.len() + missing.len(), MPIS.len());
             here.iter().map(|mpi| mpi.other).collect::<Vec<_>>()
         };

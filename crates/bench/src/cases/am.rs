@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hydrant::{Job, Rank};
 
 use super::barrier::HANDOVERS;
-use super::{look, ping_pong, round_trip};
+use super::{consume, ping_pong, round_trip};
 use crate::bare;
 use crate::ensemble::Ensemble;
 use crate::measure::{Side, median};
@@ -166,7 +166,7 @@ fn calls(e: &Ensemble<'_>) -> hydrant::Result<()> {
             value + 1
         })?
     };
-    let calls = |count| e.timed(count, |i| job.call(PARTNER, &function, &i).map(look));
+    let calls = |count| e.timed(count, |i| job.call(PARTNER, &function, &i).map(consume));
     let mut turn = 0;
     let served = [
         &mut |count| ping_pong(e, &mut turn, count),
@@ -224,7 +224,7 @@ fn calls(e: &Ensemble<'_>) -> hydrant::Result<()> {
             for i in 0..count {
                 pause();
                 let watch = e.watch();
-                job.call(PARTNER, &function, &i).map(look)?;
+                job.call(PARTNER, &function, &i).map(consume)?;
                 took.push(watch.elapsed().as_secs_f64());
             }
             Ok(Duration::from_secs_f64(median(&mut took) * count as f64))
@@ -310,7 +310,7 @@ pub(crate) fn crowd(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let mut turn = 0;
     let case = format!("call the next, {} ranks at once", job.size());
     let sides: [Side<'_>; 2] = [&mut |count| ping_pong(e, &mut turn, count), &mut |count| {
-        e.timed(count, |i| job.call(next, &function, &i).map(look))
+        e.timed(count, |i| job.call(next, &function, &i).map(consume))
     }];
     if let Some([bare, ours]) = e.together(&case, sides)? {
         let goal = (e.crowding > 1.0).then_some(Goal::AtMostTimes(HANDOVERS * e.crowding));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hydrant::Symmetric;
 
-use super::{look, partner_place, round_trip};
+use super::{consume, partner_place, round_trip};
 use crate::bare;
 use crate::ensemble::Ensemble;
 use crate::network::PARTNER;
@@ -48,7 +48,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     alone!(
         "fetch_add",
         bare::fetch_add,
-        |_| words.fetch_add(peer, 0, black_box(1)).map(look),
+        |_| words.fetch_add(peer, 0, black_box(1)).map(consume),
         goal
     );
     alone!(
@@ -60,7 +60,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     alone!(
         "swap",
         bare::swap,
-        |i| words.swap(peer, 0, black_box(i)).map(look),
+        |i| words.swap(peer, 0, black_box(i)).map(consume),
         None
     );
     alone!(
@@ -69,14 +69,14 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
         |_| {
             words
                 .compare_swap(peer, 0, black_box(0), black_box(0))
-                .map(look)
+                .map(consume)
         },
         None
     );
     alone!(
         "atomic_load",
         bare::load,
-        |_| words.atomic_load(peer, 0).map(look),
+        |_| words.atomic_load(peer, 0).map(consume),
         None
     );
     alone!(
@@ -127,17 +127,17 @@ pub(crate) fn unmapped(e: &Ensemble<'_>) -> hydrant::Result<()> {
     };
     let case = |what: &str| format!("{what}, {who}");
     beside(&case("fetch_add"), &|_| {
-        words.fetch_add(PARTNER, 0, black_box(1)).map(look)
+        words.fetch_add(PARTNER, 0, black_box(1)).map(consume)
     })?;
     beside("fetch_add of 32 bits, by a message", &|_| {
-        short.fetch_add(PARTNER, 0, black_box(1)).map(look)
+        short.fetch_add(PARTNER, 0, black_box(1)).map(consume)
     })?;
     beside(&case("compare_swap"), &|_| {
         let zero = black_box(0);
-        words.compare_swap(PARTNER, 0, zero, zero).map(look)
+        words.compare_swap(PARTNER, 0, zero, zero).map(consume)
     })?;
     beside(&case("atomic_load"), &|_| {
-        words.atomic_load(PARTNER, 0).map(look)
+        words.atomic_load(PARTNER, 0).map(consume)
     })?;
     let own = if e.job.has_native_atomics() {
         "by the NIC"
@@ -145,7 +145,7 @@ pub(crate) fn unmapped(e: &Ensemble<'_>) -> hydrant::Result<()> {
         "by the processor"
     };
     beside(&format!("fetch_add to an own word, {own}"), &|_| {
-        words.fetch_add(e.job.rank(), 1, black_box(1)).map(look)
+        words.fetch_add(e.job.rank(), 1, black_box(1)).map(consume)
     })?;
     e.job.free(short)?;
     e.job.free(words)
@@ -160,7 +160,7 @@ fn contended(e: &Ensemble<'_>, words: &Symmetric<u64>, word: &AtomicU64) -> hydr
             &mut |count| Ok(bare::fetch_add(word, count)),
             &mut |count| {
                 e.timed(count, |_| {
-                    words.fetch_add(PARTNER, 0, black_box(1)).map(look)
+                    words.fetch_add(PARTNER, 0, black_box(1)).map(consume)
                 })
             },
         ],

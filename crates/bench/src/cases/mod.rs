@@ -126,6 +126,6 @@ pub(super) unsafe fn partner_place(memory: &Symmetric<u64>) -> hydrant::Result<B
 }
 
 /// Keeps the compiler from removing an unused value.
-fn look<T>(value: T) {
+fn consume<T>(value: T) {
     black_box(value);
 }

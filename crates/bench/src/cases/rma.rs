@@ -50,7 +50,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     // enough.
     let coarse = if e.quick { 1 } else { 2 };
     for bytes in e.sizes(8, LARGEST).into_iter().step_by(coarse) {
-        rma.others(bytes)?;
+        rma.non_blocking_forms(bytes)?;
     }
     for bytes in e.sizes(64, LARGEST).into_iter().step_by(coarse) {
         rma.strided(bytes)?;
@@ -152,7 +152,7 @@ impl Rma<'_> {
     }
 
     /// Non-blocking forms, fill, and put with a signal.
-    fn others(&self, bytes: u64) -> hydrant::Result<()> {
+    fn non_blocking_forms(&self, bytes: u64) -> hydrant::Result<()> {
         let (job, field, bare) = (self.e.job, self.field, &self.bare);
         let data = data(bytes);
         let copy_in = |count| Ok(bare.copy_in(&data, count));

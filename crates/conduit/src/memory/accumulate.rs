@@ -153,7 +153,7 @@ pub(super) unsafe fn each(len: usize, factor: &Factor, runs: impl Each) {
         return unsafe { sums::each(len, factor, runs) };
     }
     // SAFETY: 1., 2. and 3. the conditions of this function.
-    unsafe { one_by_one(len, factor, runs) }
+    unsafe { add_one_by_one(len, factor, runs) }
 }
 
 /// Like [`each`], without vectors.
@@ -161,14 +161,14 @@ pub(super) unsafe fn each(len: usize, factor: &Factor, runs: impl Each) {
 /// # Safety
 /// The conditions 1, 2 and 3 of [`each`].
 #[inline]
-pub(super) unsafe fn one_by_one(len: usize, factor: &Factor, runs: impl Each) {
+pub(super) unsafe fn add_one_by_one(len: usize, factor: &Factor, runs: impl Each) {
     macro_rules! elements {
         ($($number:ident $type:ty),+) => {
             match factor.number {
                 $(Number::$number => {
                     let factor: $type = factor.value();
                     // SAFETY: 1., 2. and 3. the conditions of this function, for one run.
-                    runs.each(|dst, src| unsafe { rest(dst, src, len, factor) });
+                    runs.each(|dst, src| unsafe { add_rest(dst, src, len, factor) });
                 })+
             }
         };
@@ -181,7 +181,7 @@ pub(super) unsafe fn one_by_one(len: usize, factor: &Factor, runs: impl Each) {
 /// # Safety
 /// The conditions 1, 2 and 3 of [`add`].
 #[inline(always)]
-pub(super) unsafe fn rest<T: AccumulateElement>(
+pub(super) unsafe fn add_rest<T: AccumulateElement>(
     dst: *mut u8,
     src: *const u8,
     len: usize,

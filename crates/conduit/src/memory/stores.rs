@@ -87,7 +87,7 @@ impl StoreTimes {
         let sort = self.next();
         let begun = ticks();
         let outcome = copy(sort);
-        self.took(sort, ticks().wrapping_sub(begun), len);
+        self.record(sort, ticks().wrapping_sub(begun), len);
         outcome
     }
 
@@ -135,7 +135,8 @@ impl StoreTimes {
         sort
     }
 
-    fn took(&self, sort: Sort, ticks: u64, len: usize) {
+    /// Records that a copy of `len` bytes took so many ticks.
+    fn record(&self, sort: Sort, ticks: u64, len: usize) {
         let per_kib = ticks.saturating_mul(1024) / len.max(1) as u64;
         self.ticks[sort as usize].record(per_kib, TRIES);
     }
@@ -167,7 +168,7 @@ mod tests {
                 Sort::NonTemporal => non_temporal,
             };
             past += u32::from(sort == Sort::NonTemporal);
-            stores.took(sort, ticks, 16 << 10);
+            stores.record(sort, ticks, 16 << 10);
         }
         past
     }
@@ -193,7 +194,7 @@ mod tests {
     fn an_interrupted_copy_counts_little() {
         let stores = StoreTimes::default();
         past(&stores, [1500, 900], 4096);
-        stores.took(Sort::Cached, u64::MAX, 16 << 10);
+        stores.record(Sort::Cached, u64::MAX, 16 << 10);
         assert!(past(&stores, [1500, 900], 320) <= 2);
     }
 
@@ -201,7 +202,7 @@ mod tests {
     fn an_interrupted_first_copy_is_forgotten_with_the_second() {
         let stores = StoreTimes::default();
         assert_eq!(stores.next(), Sort::Cached);
-        stores.took(Sort::Cached, 30_000_000, 16 << 10);
+        stores.record(Sort::Cached, 30_000_000, 16 << 10);
         assert!(past(&stores, [1500, 900], 2 * TRIAL) <= TRIAL + 33);
         assert!(past(&stores, [1500, 900], 2560) <= 150);
     }

@@ -40,7 +40,7 @@ impl RoomBound {
     }
 
     /// Notes the begin of a use.
-    pub(super) fn used(&mut self, begun: Time) {
+    pub(super) fn note_use(&mut self, begun: Time) {
         self.since.get_or_insert(begun);
     }
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn there_is_more_room_where_less_costs_time() {
         let mut bound = RoomBound::default();
-        bound.used(Time(0));
+        bound.note_use(Time(0));
         // One part in 300 is bearable.
         assert!(!bound.count_loss(100, KIB, Time(30_000)));
         assert_eq!(bound.bytes(), 0);
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_or_nothing_short_gives_no_room_for_nothing() {
         let mut bound = RoomBound::default();
-        bound.used(Time(60_000));
+        bound.note_use(Time(60_000));
         assert!(!bound.count_loss(1000, 0, Time(0)));
         assert_eq!(bound.bytes(), 0);
         assert!(bound.count_loss(0, KIB, Time(0)));

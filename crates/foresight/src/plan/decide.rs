@@ -24,31 +24,31 @@ impl Plan {
         if is_needed {
             return None;
         }
-        let again_ns = self.again_ns(id);
-        let in_vain_ns = self.in_vain_ns(id);
-        if !self.worth.affords(in_vain_ns, now) {
+        let reregister_ns = self.reregister_ns(id);
+        let wasted_ns = self.wasted_ns(id);
+        if !self.worth.affords(wasted_ns, now) {
             let region = self.regions.at_mut(id);
-            (region.is_spared, region.spared_ns) = (true, in_vain_ns);
+            (region.is_spared, region.spared_ns) = (true, wasted_ns);
             self.regions.settle(id);
             return None;
         }
-        self.charge_for(id, again_ns, now);
+        self.charge_for(id, reregister_ns, now);
         Some(self.deregister(id))
     }
 
     /// The cost of registering a region again on demand for its next use.
-    pub(super) fn again_ns(&self, id: RegionId) -> u64 {
+    pub(super) fn reregister_ns(&self, id: RegionId) -> u64 {
         let pages = self.page_count(self.regions.at(id).bytes());
         self.config.costs.register.of(pages)
     }
 
     /// The cost of deregistering a region whose next use is not foreseen: its own registration, and those of the
     /// regions that it tears. Long regions keep their shared pages apart, and tear nothing.
-    fn in_vain_ns(&self, id: RegionId) -> u64 {
-        let mut all_ns = self.again_ns(id);
+    fn wasted_ns(&self, id: RegionId) -> u64 {
+        let mut all_ns = self.reregister_ns(id);
         if self.worth.is_bounded() && !self.is_worth_parting(self.regions.at(id).memory) {
             for (other, _) in self.regions.registered_beside(id, MOST_TORN) {
-                all_ns = all_ns.saturating_add(self.again_ns(other));
+                all_ns = all_ns.saturating_add(self.reregister_ns(other));
             }
         }
         all_ns

@@ -234,7 +234,7 @@ impl Plan {
 
     /// Prepares the helper to rest with nothing registered: returns the next deregistration, even of an expected
     /// region. Regions in use stay.
-    pub fn rest(&mut self) -> Option<HelperTask> {
+    pub fn deregister_last(&mut self) -> Option<HelperTask> {
         let (_, id) = self.regions.last_needed()?;
         Some(self.deregister(id))
     }
@@ -245,7 +245,7 @@ impl Plan {
     }
 
     /// The id of the region with exactly this memory, if it is remembered.
-    pub fn known(&self, memory: Region) -> Option<RegionId> {
+    pub fn find(&self, memory: Region) -> Option<RegionId> {
         self.regions.exact(memory)
     }
 
@@ -276,7 +276,7 @@ impl Plan {
         let region = self.regions.at(id);
         let (bytes, begun) = (region.bytes(), communication.begun);
         let pages = bytes / self.config.page_bytes;
-        self.bound.used(begun);
+        self.bound.note_use(begun);
         // Held regions are still in use: puts and gets are recorded at their begin.
         self.bound
             .raise_in_use(self.held_bytes.saturating_add(bytes));

@@ -99,7 +99,7 @@ impl Plan {
     ///
     /// If the region is not among the [neighbours](Self::neighbours).
     pub fn torn(&mut self, id: RegionId, now: Time) -> Option<HelperTask> {
-        self.charge_for(id, self.again_ns(id), now);
+        self.charge_for(id, self.reregister_ns(id), now);
         let region = self.regions.at_mut(id);
         assert!(region.can_go(), "the region is not registered");
         let memory = region.memory;
@@ -179,7 +179,7 @@ impl Plan {
             let pages = self.page_count(it.bytes);
             takes_ns = takes_ns.saturating_add(self.config.costs.deregister.of(pages));
             if let Some(id) = self.regions.exact(*it) {
-                self.charge_for(id, self.again_ns(id), now);
+                self.charge_for(id, self.reregister_ns(id), now);
             }
         }
         self.worth.charge(takes_ns);

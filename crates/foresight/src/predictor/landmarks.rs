@@ -67,7 +67,7 @@ impl Landmarks {
     }
 
     /// Handles a use: learns the path to it, and forecasts the next.
-    fn used(&mut self, seen: &Observation) -> Option<Forecast> {
+    fn learn(&mut self, seen: &Observation) -> Option<Forecast> {
         let Self {
             sites,
             awaited,
@@ -105,7 +105,7 @@ impl Landmarks {
     }
 
     /// Forecasts anew the uses whose landmark this communication is.
-    fn reached(&mut self, at: Time, updates: &mut Vec<Update>) {
+    fn forecast_awaited(&mut self, at: Time, updates: &mut Vec<Update>) {
         let Some(waiting) = self.awaited.remove(&self.sum) else {
             return;
         };
@@ -138,13 +138,13 @@ impl Predictor for Landmarks {
     fn observe(&mut self, seen: &Observation, updates: &mut Vec<Update>) {
         self.sum = self.sum.wrapping_add(mix(seen.signature.0));
         if seen.wanted {
-            let forecast = self.used(seen);
+            let forecast = self.learn(seen);
             updates.push(Update {
                 signature: seen.signature,
                 forecast,
             });
         }
-        self.reached(seen.at, updates);
+        self.forecast_awaited(seen.at, updates);
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }

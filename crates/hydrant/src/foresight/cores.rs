@@ -74,9 +74,9 @@ impl Cores {
         self.mates.len() > 1
     }
 
-    /// Returns whether it is time to [check](Self::publish_and_place). Called whenever the helper is awake.
-    /// `has_read`: it read a use.
-    pub(super) fn is_due(&mut self, has_read: bool, now: Time) -> bool {
+    /// Notes a turn of the helper while it is awake. Returns whether it is time to
+    /// [check](Self::publish_and_place). `has_read`: the helper read a use.
+    pub(super) fn note_turn(&mut self, has_read: bool, now: Time) -> bool {
         self.uses = self.uses.wrapping_add(u32::from(has_read));
         let has_read_many = has_read && self.uses.is_multiple_of(CHECK_AFTER_USES);
         let is_late = u128::from(now.since(self.checked_at)) >= CHECK_AFTER.as_nanos();

@@ -108,12 +108,12 @@ impl Helper {
                 }
             }
             if let Some(freed) = self.recorder.take_freed() {
-                self.may_be_free(&freed, &plan);
+                self.recheck_freed(&freed, &plan);
             }
             // The two queues take turns, so that neither waits for the whole of the other.
             let read = self.read(registration, &mut plan, remote.as_mut());
             if let Some(cores) = &mut self.cores
-                && cores.is_due(read, self.recorder.now())
+                && cores.note_turn(read, self.recorder.now())
             {
                 self.find_core(registration, &mut plan, remote.as_mut());
                 if self.rests {
@@ -143,7 +143,7 @@ impl Helper {
     }
 
     /// Checks the regions that overlap memory which was in use and may be free now.
-    fn may_be_free(&mut self, freed: &FreedMemory, plan: &Plan) {
+    fn recheck_freed(&mut self, freed: &FreedMemory, plan: &Plan) {
         let now = self.recorder.now();
         if freed.is_all {
             return self.unfinished.note_all_may_be_free(now);
@@ -185,7 +185,7 @@ impl Helper {
                     remote.share(sharing);
                 }
             }
-            (None, Some(remote)) if !rested => remote.rest(registration, now),
+            (None, Some(remote)) if !rested => remote.release_all(registration, now),
             (None, _) => {}
         }
         let helpers = sharing.map_or(0, |it| it.helpers);
@@ -264,7 +264,7 @@ impl Helper {
         plan.crowded_out(&regions, bytes(it.short), bytes(it.needed), now);
         for id in regions
             .iter()
-            .filter_map(|it| plan.known(*it))
+            .filter_map(|it| plan.find(*it))
             .collect::<Vec<_>>()
         {
             self.restore_neighbours(id, registration, plan);

@@ -196,13 +196,13 @@ impl RemotePlan {
     }
 
     /// Releases all firehoses that were moved ahead, because the helper is to rest.
-    pub(super) fn rest(&mut self, registration: &Registration, now: Time) {
+    pub(super) fn release_all(&mut self, registration: &Registration, now: Time) {
         // A release is the same for firehoses that are there and for those that are moving.
         for region in self.unfinished.take_all() {
             self.plan.registered(region);
         }
         self.used_early.clear();
-        while let Some(action) = self.plan.rest() {
+        while let Some(action) = self.plan.deregister_last() {
             self.carry_out(action, registration, now);
         }
     }
@@ -220,7 +220,7 @@ impl RemotePlan {
 
     /// Returns whether firehoses are moving to memory of a peer.
     fn is_moving(&self, region: Region) -> bool {
-        let id = self.plan.known(region);
+        let id = self.plan.find(region);
         id.is_some_and(|id| self.unfinished.is_moving(id, region))
     }
 
@@ -279,7 +279,7 @@ impl RemotePlan {
             plan, region_keys, ..
         } = self;
         if region_keys.len() > 2 * plan.regions() {
-            region_keys.retain(|region, _| plan.known(*region).is_some());
+            region_keys.retain(|region, _| plan.find(*region).is_some());
         }
         region_keys.insert(region, key);
     }

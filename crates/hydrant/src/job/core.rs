@@ -247,7 +247,7 @@ impl Drop for ComingToEnd<'_> {
             return;
         }
         self.core.progress.conduit().come_to_end(false);
-        self.core.two_sided.go_on();
+        self.core.two_sided.resume();
     }
 }
 

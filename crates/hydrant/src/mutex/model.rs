@@ -53,7 +53,7 @@ impl ModelState {
         rank as u8 + 1
     }
 
-    fn has(&mut self, rank: usize) {
+    fn note_held(&mut self, rank: usize) {
         assert!(
             !self.at.contains(&ProgramState::Held) && !self.at.contains(&ProgramState::Ask),
             "two have it: {self:?}"
@@ -67,7 +67,7 @@ impl ModelState {
     }
 
     /// An unlock has returned.
-    fn unlocked(&mut self, rank: usize) {
+    fn note_unlocked(&mut self, rank: usize) {
         self.locks_left[rank] -= 1;
         self.at[rank] = match self.locks_left[rank] {
             0 => ProgramState::Over,
@@ -90,32 +90,32 @@ impl ModelState {
                 let before = std::mem::replace(&mut self.tail, Self::name(rank));
                 self.waiting.push(Self::name(rank));
                 match before {
-                    0 => self.has(rank),
+                    0 => self.note_held(rank),
                     last => self.at[rank] = ProgramState::Announce(last),
                 }
             }
             ProgramState::Announce(last) => {
                 let next = &mut self.next[usize::from(last) - 1];
                 match std::mem::replace(next, Self::name(rank)) {
-                    PASSED => self.has(rank),
+                    PASSED => self.note_held(rank),
                     _ => self.at[rank] = ProgramState::AwaitGrant,
                 }
             }
             ProgramState::AwaitGrant if self.granted[rank] => {
                 self.granted[rank] = false;
-                self.has(rank);
+                self.note_held(rank);
             }
             ProgramState::AwaitGrant | ProgramState::Over => return false,
             ProgramState::Held => match std::mem::take(&mut self.next[rank]) {
                 0 => self.at[rank] = ProgramState::Ask,
                 next => {
                     self.task[rank] = ReleaseState::Grant(next);
-                    self.unlocked(rank);
+                    self.note_unlocked(rank);
                 }
             },
             ProgramState::Ask => {
                 self.task[rank] = ReleaseState::CompareSwap;
-                self.unlocked(rank);
+                self.note_unlocked(rank);
             }
         }
         true

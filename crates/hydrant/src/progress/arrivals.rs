@@ -159,7 +159,7 @@ impl Sink for Arrivals<'_> {
         self.progress.has_backlog()
     }
 
-    fn is_awaited(&mut self, ticket: Ticket) -> bool {
+    fn is_awaited(&self, ticket: Ticket) -> bool {
         let operations = self.progress.operations();
         operations.is_some_and(|operations| operations.is_awaited(ticket))
     }

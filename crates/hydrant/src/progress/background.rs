@@ -68,7 +68,7 @@ impl<R> BackgroundHandle<R> {
     /// If a function that the program passed to a collective panicked.
     pub fn test(&mut self) -> Result<bool> {
         self.progress.check_origin()?;
-        self.look();
+        self.poll_unless_in_handler();
         match &*self.slot.0.lock() {
             SlotState::Open(_) => return Ok(false),
             SlotState::Taken | SlotState::Ended(Ok(Ok(_))) => return Ok(true),
@@ -78,7 +78,7 @@ impl<R> BackgroundHandle<R> {
     }
 
     /// Returns the result if there is one, else the handle.
-    pub(crate) fn now(self) -> std::result::Result<Result<R>, Self> {
+    pub(crate) fn into_result(self) -> std::result::Result<Result<R>, Self> {
         if self.slot.is_open() {
             Err(self)
         } else {
@@ -110,7 +110,7 @@ impl<R> BackgroundHandle<R> {
     }
 
     /// Polls, unless this thread is in a handler or a waker.
-    fn look(&self) {
+    fn poll_unless_in_handler(&self) {
         if self.slot.is_open() && may_wait("a look").is_ok() {
             self.progress.make_progress();
         }
@@ -122,7 +122,7 @@ impl<R> Future for BackgroundHandle<R> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.progress.check_origin()?;
-        self.look();
+        self.poll_unless_in_handler();
         let waker = context.waker().clone();
         let before = match &mut *self.slot.0.lock() {
             SlotState::Open(asker) => Some(asker.replace(waker)),

@@ -92,7 +92,7 @@ impl Route for Resting {
 impl Progress {
     /// Returns the time that a waiter for memory sleeps before it asks again, or `None` if it does
     /// not ask.
-    pub(super) fn asks_again_in(&self) -> Option<Duration> {
+    pub(super) fn pause_before_survey(&self) -> Option<Duration> {
         if !self.any_has_come_to_end() || !self.is_left_alone() {
             return None;
         }
@@ -106,7 +106,7 @@ impl Progress {
     /// Returns the reason why no word of this rank's memory changes any more, if that is known by
     /// now. Otherwise asks the others.
     pub(super) fn why_nothing_changes(&self) -> Option<Error> {
-        let pause = self.asks_again_in()?;
+        let pause = self.pause_before_survey()?;
         (self.all_rest(pause)).then_some(Error::OthersEnded {
             why: "nothing is in flight that could change the memory that is waited for",
         })

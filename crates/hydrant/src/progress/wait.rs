@@ -277,7 +277,7 @@ impl Progress {
                         For::Message | For::Flag => Sleeper::Application,
                     };
                     let asks_again = match what {
-                        For::Memory => self.asks_again_in(),
+                        For::Memory => self.pause_before_survey(),
                         _ => None,
                     };
                     let unheard = deaf.then_some(UNHEARD).or(asks_again);

@@ -92,7 +92,7 @@ impl KnownLoans {
     }
 
     /// Takes an answer. Returns `false` if there was no question.
-    fn answered(&mut self, name: (Rank, u64), place: AddressRange) -> bool {
+    fn take_answer(&mut self, name: (Rank, u64), place: AddressRange) -> bool {
         match self.asked.remove(&name) {
             None => false,
             Some(gone) => {
@@ -327,7 +327,7 @@ impl Registration {
             return self.lent.lease(key).ok_or_else(revoked);
         }
         let name = (rank, key);
-        let known = || self.known().leases.get(&name).cloned();
+        let known = || self.known_loans().leases.get(&name).cloned();
         if let Some(lease) = known() {
             return Ok(lease);
         }
@@ -335,7 +335,7 @@ impl Registration {
         self.ask_for(rank, key);
         let mut lease = None;
         let waited = self.progress.wait(On::Rank(rank), For::Message, || {
-            let known = self.known();
+            let known = self.known_loans();
             lease = known.leases.get(&name).cloned();
             lease.is_some() || !known.asked.contains_key(&name)
         });
@@ -350,7 +350,7 @@ impl Registration {
     /// Returns whether the owner of a peer's buffer waits for the release of its leases.
     pub(crate) fn is_over(&self, lease: &Lease) -> bool {
         let Terms { owner, key, .. } = *lease.0;
-        owner != self.progress.rank && !self.known().leases.contains_key(&(owner, key))
+        owner != self.progress.rank && !self.known_loans().leases.contains_key(&(owner, key))
     }
 
     /// Asks for the address of a peer's buffer, unless it is known or asked for.
@@ -363,8 +363,8 @@ impl Registration {
 
     /// Returns whether the address of a buffer that was [asked for](Self::ask_for) is known, or
     /// `None` until the answer arrives.
-    pub(crate) fn knows(&self, rank: Rank, key: u64) -> Option<bool> {
-        let (known, name) = (self.known(), (rank, key));
+    pub(crate) fn has_address(&self, rank: Rank, key: u64) -> Option<bool> {
+        let (known, name) = (self.known_loans(), (rank, key));
         if known.leases.contains_key(&name) {
             Some(true)
         } else if known.asked.contains_key(&name) {
@@ -470,7 +470,7 @@ impl Registration {
         if (start, len) != NOWHERE && start.checked_add(len).is_none() {
             return false;
         }
-        self.change_known(|known| known.answered(name, (start, len)))
+        self.change_known(|known| known.take_answer(name, (start, len)))
     }
 
     /// Forgets the loans of a peer that has ended, and its use of own loans.
@@ -493,16 +493,16 @@ mod tests {
         assert!(!known.ask(NAME), "it is asked for already");
         assert!(known.end_loan(NAME).expect("it was asked for").is_none());
         assert!(known.end_loan(NAME).is_err(), "its end is known already");
-        assert!(known.answered(NAME, (0x1000, 10)));
+        assert!(known.take_answer(NAME, (0x1000, 10)));
         assert!(known.leases.is_empty());
-        assert!(!known.answered(NAME, (0x1000, 10)), "nobody asked again");
+        assert!(!known.take_answer(NAME, (0x1000, 10)), "nobody asked again");
     }
 
     #[test]
     fn a_buffer_in_use_is_not_forgotten() {
         let mut known = KnownLoans::default();
         assert!(known.forget(NAME), "it was never known");
-        assert!(known.ask(NAME) && known.answered(NAME, (0x1000, 10)));
+        assert!(known.ask(NAME) && known.take_answer(NAME, (0x1000, 10)));
         let held = known.leases[&NAME].clone();
         assert!(!known.forget(NAME), "it is held");
         assert!(held.end().is_none(), "the table has one");
@@ -516,7 +516,7 @@ mod tests {
     #[test]
     fn a_known_buffer_is_not_asked_for() {
         let mut known = KnownLoans::default();
-        assert!(known.ask(NAME) && known.answered(NAME, (0x1000, 10)));
+        assert!(known.ask(NAME) && known.take_answer(NAME, (0x1000, 10)));
         assert!(!known.ask(NAME));
         let lease = known.leases[&NAME].clone();
         let found = known
@@ -525,7 +525,7 @@ mod tests {
             .expect("a lease");
         assert!(found.end().is_none(), "it is held");
         assert_eq!(lease.end(), Some(NAME));
-        assert!(known.ask(NAME) && known.answered(NAME, NOWHERE));
+        assert!(known.ask(NAME) && known.take_answer(NAME, NOWHERE));
         assert!(known.leases.is_empty() && known.asked.is_empty());
     }
 }

@@ -282,7 +282,7 @@ impl Registration {
 
     /// Takes references to both sides of a transfer, if both are registered: [`Hot::hit`].
     #[inline(always)]
-    pub(crate) fn hit(
+    pub(crate) fn hold_both(
         &self,
         peer: Rank,
         remote: u64,
@@ -295,7 +295,7 @@ impl Registration {
 
     /// Takes a reference to the remote side of a transfer whose own side needs no registration.
     #[inline(always)]
-    pub(crate) fn hit_remote(&self, peer: Rank, remote: u64, len: u64) -> Option<Hit<'_>> {
+    pub(crate) fn hold_remote(&self, peer: Rank, remote: u64, len: u64) -> Option<Hit<'_>> {
         self.hot.hit_remote(peer.0, remote, len)
     }
 
@@ -311,9 +311,9 @@ impl Registration {
     }
 
     /// Records the time that it took.
-    pub(crate) fn hit_took(&self, timed: TimedHit, took: Duration) {
+    pub(crate) fn record_hit_time(&self, timed: TimedHit, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.engine.lock().hit_took(timed, nanos);
+        self.engine.lock().record_hit_time(timed, nanos);
     }
 
     /// Returns whether `auto` copies operations of that length even if they would be hits.
@@ -329,8 +329,8 @@ impl Registration {
         }
     }
 
-    /// As [`hit`](Self::hit), for an operation that has asked for advice.
-    pub(crate) fn hit_unless_crowded(
+    /// As [`hold_both`](Self::hold_both), for an operation that has asked for advice.
+    pub(crate) fn hold_unless_crowded(
         &self,
         peer: Rank,
         remote: u64,
@@ -347,9 +347,9 @@ impl Registration {
         }
     }
 
-    /// As [`hit_remote`](Self::hit_remote), for an operation that has asked for advice or has no
+    /// As [`hold_remote`](Self::hold_remote), for an operation that has asked for advice or has no
     /// other route.
-    pub(crate) fn hit_remote_unless_crowded(
+    pub(crate) fn hold_remote_unless_crowded(
         &self,
         peer: Rank,
         remote: u64,
@@ -430,7 +430,7 @@ impl Registration {
     }
 
     /// Returns the known exposed buffers of peers.
-    fn known(&self) -> RwLockReadGuard<'_, loan::KnownLoans> {
+    fn known_loans(&self) -> RwLockReadGuard<'_, loan::KnownLoans> {
         self.known.read()
     }
 

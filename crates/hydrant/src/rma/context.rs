@@ -16,13 +16,13 @@ use crate::{
 /// A put in flight, of any type of element.
 trait PendingPut: Send {
     /// Returns whether the put is known to be complete, without a poll. Runs no user code.
-    fn known(&mut self) -> Result<bool>;
+    fn check(&mut self) -> Result<bool>;
     fn wait(self: Box<Self>) -> Result<()>;
 }
 
 impl<T: Pod + Send> PendingPut for PutHandle<T> {
-    fn known(&mut self) -> Result<bool> {
-        PutHandle::known(self)
+    fn check(&mut self) -> Result<bool> {
+        PutHandle::check(self)
     }
 
     fn wait(self: Box<Self>) -> Result<()> {
@@ -99,7 +99,7 @@ impl OpenPuts {
     /// Drops the puts that are complete.
     fn drop_complete(&mut self) {
         let failed = &mut self.failed;
-        self.puts.retain_mut(|put| match put.known() {
+        self.puts.retain_mut(|put| match put.check() {
             Ok(complete) => !complete,
             Err(cause) => {
                 failed.get_or_insert(cause);

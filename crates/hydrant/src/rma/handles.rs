@@ -198,7 +198,7 @@ pub(crate) fn get_from<T: Pod>(
 
 impl<T: Pod> PutHandle<T> {
     /// Returns the buffer if the put is known to be complete, else the handle.
-    pub(super) fn now(mut self) -> std::result::Result<Vec<T>, Self> {
+    pub(super) fn into_result(mut self) -> std::result::Result<Vec<T>, Self> {
         if self.is_complete() {
             Ok(mem::take(&mut self.0.buffer))
         } else {
@@ -212,8 +212,8 @@ impl<T: Pod> PutHandle<T> {
     }
 
     /// As [`test`](Self::test), without a poll, so that no user code runs.
-    pub(super) fn known(&mut self) -> Result<bool> {
-        self.0.pending.known()
+    pub(super) fn check(&mut self) -> Result<bool> {
+        self.0.pending.check()
     }
 
     /// Polls, and returns whether the put is remotely complete.

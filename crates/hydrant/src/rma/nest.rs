@@ -20,8 +20,8 @@ pub(super) fn loops(runs: &mut Runs, remote: &Section, local: &Section, size: us
     // Both sections have the same number of elements, so they end together.
     while let (Some(outer), Some(inner)) = (there, here) {
         let count = outer.count.min(inner.count);
-        there = rest(outer, count)?.or_else(|| theirs.next());
-        here = rest(inner, count)?.or_else(|| ours.next());
+        there = remaining(outer, count)?.or_else(|| theirs.next());
+        here = remaining(inner, count)?.or_else(|| ours.next());
         if is_inmost && outer.stride == 1 && inner.stride == 1 {
             runs.reset(count * size);
             is_inmost = false;
@@ -35,7 +35,7 @@ pub(super) fn loops(runs: &mut Runs, remote: &Section, local: &Section, size: us
 
 /// Returns the rest of a level after `taken` of its repetitions are used. Returns `None` if that
 /// does not divide the level, and `Some(None)` if nothing is left.
-fn rest(level: Level, taken: usize) -> Option<Option<Level>> {
+fn remaining(level: Level, taken: usize) -> Option<Option<Level>> {
     if level.count == taken {
         return Some(None);
     }

@@ -52,11 +52,11 @@ impl<P: Deref<Target = Transfer>> PendingOperation<P> {
                 transfer.progress.make_progress();
             }
         }
-        self.known()
+        self.check()
     }
 
     /// As [`test`](Self::test), without a poll, so that no user code runs.
-    pub(super) fn known(&mut self) -> Result<bool> {
+    pub(super) fn check(&mut self) -> Result<bool> {
         let Some((transfer, ticket)) = self.open() else {
             return Ok(true);
         };

@@ -175,14 +175,14 @@ fn signal_after<T: Pod + Send>(
     put: PutHandle<T>,
     signal: impl FnOnce() -> Result<BackgroundHandle<u64>> + Send + 'static,
 ) -> Result<BackgroundHandle<Vec<T>>, Refused<Vec<T>>> {
-    let put = match put.now() {
+    let put = match put.into_result() {
         Err(put) => put,
         Ok(data) => {
             let given = match signal() {
                 Ok(given) => given,
                 Err(cause) => return Err(Refused::buffer(data, cause)),
             };
-            return match given.now() {
+            return match given.into_result() {
                 Ok(Ok(_)) => Ok(BackgroundHandle::done(progress, data)),
                 Ok(Err(cause)) => Err(Refused::buffer(data, cause)),
                 Err(given) => Ok(progress.begin(async move { given.await.map(|_| data) })),

@@ -143,7 +143,7 @@ impl Transfer {
         registration.ask_for(rank, key);
         let mut known = None;
         let over = || {
-            known = registration.knows(rank, key);
+            known = registration.has_address(rank, key);
             known.is_some()
         };
         self.progress.until(over).await;

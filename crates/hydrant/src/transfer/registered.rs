@@ -92,11 +92,11 @@ impl Transfer {
         let (memory, hit) = if PUTS && len <= registration.inline() {
             (
                 OwnMemory::Inline,
-                registration.hit_remote(peer, remote, bytes),
+                registration.hold_remote(peer, remote, bytes),
             )
         } else if (PUTS || self.reads) && registration.lasts(local, bytes) {
             let direction = if PUTS { Direction::Put } else { Direction::Get };
-            let hit = registration.hit(peer, remote, local, bytes, direction);
+            let hit = registration.hold_both(peer, remote, local, bytes, direction);
             (OwnMemory::Persistent, hit)
         } else {
             return FastAttempt::NotTaken;
@@ -169,8 +169,10 @@ impl Transfer {
         let local = own.at.expose_provenance() as u64;
         let hit = match own.memory {
             _ if copied || !self.nic_moves(direction) => None,
-            OwnMemory::Persistent => registration.hit(peer, remote, local, len as u64, direction),
-            OwnMemory::Inline => registration.hit_remote(peer, remote, len as u64),
+            OwnMemory::Persistent => {
+                registration.hold_both(peer, remote, local, len as u64, direction)
+            }
+            OwnMemory::Inline => registration.hold_remote(peer, remote, len as u64),
             OwnMemory::Transient => None,
         };
         if let Some(hit) = hit {
@@ -187,7 +189,7 @@ impl Transfer {
         };
         // The engine times hits without a waiter itself, because it knows when they are over.
         if (ask == Advice::Hit || ask == Advice::Time && access.waits)
-            && let Some(hit) = registration.hit_unless_crowded(
+            && let Some(hit) = registration.hold_unless_crowded(
                 peer,
                 remote,
                 (local, own.memory),
@@ -309,7 +311,7 @@ impl Transfer {
         lease: Option<Lease>,
     ) -> Result<BeginOutcome, hydrant_conduit::Error> {
         let progress = &*self.progress;
-        if progress.tally.hit() {
+        if progress.tally.count_hit() {
             registration.request_comparison();
         }
         let keys = (hit.remote_key, hit.local_key);
@@ -389,7 +391,7 @@ impl Transfer {
             }
             begun => begun,
         };
-        registration.hit_took(timed, now().saturating_sub(began));
+        registration.record_hit_time(timed, now().saturating_sub(began));
         Ok(begun)
     }
 

@@ -49,7 +49,7 @@ impl Transfer {
         }
         let mut since = None;
         loop {
-            if let Some(hit) = registration.hit_remote_unless_crowded(rank, addr, WORD) {
+            if let Some(hit) = registration.hold_remote_unless_crowded(rank, addr, WORD) {
                 let key = Key(hit.remote_key);
                 let place = Remote { key, offset: addr };
                 return self.change(
@@ -109,7 +109,7 @@ impl Transfer {
         }
         let (mut turn, mut since) = (None, None);
         loop {
-            if let Some(hit) = registration.hit_remote_unless_crowded(rank, addr, WORD) {
+            if let Some(hit) = registration.hold_remote_unless_crowded(rank, addr, WORD) {
                 let key = Key(hit.remote_key);
                 let place = Remote { key, offset: addr };
                 let held = OperationHolds::new(Some(hit.keep()), None, None);

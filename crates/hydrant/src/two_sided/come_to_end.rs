@@ -91,7 +91,7 @@ impl TwoSided {
     }
 
     /// Lets the program send and receive again, because the end of the job failed.
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn resume(&self) {
         self.all_refuse.store(false, Relaxed);
         let mut state = self.state.lock();
         state.refuses = state.closed;

@@ -49,7 +49,7 @@ impl TwoSided {
             return Ok(found);
         }
         self.progress.make_progress();
-        self.last_look(pattern, || self.peek(pattern))
+        self.search_last_time(pattern, || self.peek(pattern))
     }
 
     /// Waits for a message that fits.
@@ -77,7 +77,7 @@ impl TwoSided {
             return Ok(found);
         }
         self.progress.make_progress();
-        self.last_look(pattern, || self.take_matched(pattern))
+        self.search_last_time(pattern, || self.take_matched(pattern))
     }
 
     /// Returns whether a probe without a wait is over before it polls.
@@ -92,7 +92,7 @@ impl TwoSided {
     }
 
     /// Returns the result of a last look, or the reason why no message that fits can come any more.
-    fn last_look<R>(
+    fn search_last_time<R>(
         &self,
         pattern: Pattern,
         look: impl FnOnce() -> Option<R>,

@@ -208,7 +208,7 @@ fn a_rank_that_ends_leaves_nobody_waiting() {
 }
 
 /// Looks after messages for so many milliseconds.
-fn look_round(job: &Job, millis: u64) {
+fn poll_for(job: &Job, millis: u64) {
     let begins = Instant::now();
     while begins.elapsed() < Duration::from_millis(millis) {
         job.poll();
@@ -250,7 +250,7 @@ fn what_failed_is_given_up_in_the_midst_of_another() {
             (0, Some(two), Some(three)) => {
                 let (sums, mut data) = neighbours(LEN);
                 let begun = three.all_reduce_with_nb(sums, |left, right| left + right)?;
-                look_round(job, 300);
+                poll_for(job, 300);
                 two.broadcast(TeamRank(1), &mut data)?;
                 assert!(data == [7; LEN]);
                 assert!(matches!(begun.wait(), Err(Error::PeerLost(_))));
@@ -270,7 +270,7 @@ fn what_failed_is_given_up_in_the_midst_of_another() {
             (3, _, Some(three)) => {
                 let begun =
                     three.all_reduce_with_nb(vec![1_u64; LEN], |left, right| left + right)?;
-                look_round(job, 700);
+                poll_for(job, 700);
                 drop(begun);
                 return Err(Error::other("had enough"));
             }

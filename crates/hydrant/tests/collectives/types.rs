@@ -56,7 +56,7 @@ fn reduces<T: Reducible + PartialEq + std::fmt::Debug>(
 
 #[test_on(every)]
 fn half_precision_reduces_step_by_step_in_single() {
-    fn by<T>(
+    fn through_f32<T>(
         to: fn(T) -> f32,
         from: fn(f32) -> T,
         combine: fn(f32, f32) -> f32,
@@ -66,9 +66,9 @@ fn half_precision_reduces_step_by_step_in_single() {
     for n in SIZES {
         run(n, |job| {
             let small = |rank, index| f16::from_f64(float(rank, index) % 7.0);
-            let sum = |a, b| by(f16::to_f32, f16::from_f32, |a, b| a + b)(a, b);
+            let sum = |a, b| through_f32(f16::to_f32, f16::from_f32, |a, b| a + b)(a, b);
             reduces(job, small, Op::Sum, sum)?;
-            let product = |a, b| by(f16::to_f32, f16::from_f32, |a, b| a * b)(a, b);
+            let product = |a, b| through_f32(f16::to_f32, f16::from_f32, |a, b| a * b)(a, b);
             reduces(
                 job,
                 |rank, _| f16::from_f64(1.0 + rank as f64 / 8.0),
@@ -78,7 +78,7 @@ fn half_precision_reduces_step_by_step_in_single() {
             reduces(job, small, Op::Min, f16::min)?;
             reduces(job, small, Op::Max, f16::max)?;
             let brain = |rank, index| bf16::from_f64(float(rank, index));
-            let sum = |a, b| by(bf16::to_f32, bf16::from_f32, |a, b| a + b)(a, b);
+            let sum = |a, b| through_f32(bf16::to_f32, bf16::from_f32, |a, b| a + b)(a, b);
             reduces(job, brain, Op::Sum, sum)?;
             reduces(job, brain, Op::Max, bf16::max)
         });

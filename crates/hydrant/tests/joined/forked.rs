@@ -385,7 +385,7 @@ pub(crate) fn play() -> Result<()> {
                         return Err(Error::other(what));
                     }
                 }
-                held.goes_on(round)
+                held.exchange_all(round)
                     .map_err(|cause| Error::other(format!("{name}: {cause}")))?;
             }
             held.close()
@@ -453,12 +453,12 @@ impl<'a> Held<'a> {
             handler,
             function,
         };
-        held.goes_on(0)?;
+        held.exchange_all(0)?;
         Ok(held)
     }
 
     /// Everything works as if there had been no child.
-    fn goes_on(&self, round: u64) -> Result<()> {
+    fn exchange_all(&self, round: u64) -> Result<()> {
         let (job, right) = (self.job, self.job.right());
         let wrong = |what: &str| Err(Error::other(format!("after a child: {what}")));
         job.send(right, 5, &[round])?;

@@ -111,14 +111,14 @@ fn there_and_back(network: JobBuilder, bytes: usize) -> (Duration, Counters) {
 fn auto_takes_the_faster_route() {
     for leave_pinned in [false, true] {
         let strategy = Strategy::OnDemand { leave_pinned };
-        let by = |protocol, bytes| {
+        let send_by = |protocol, bytes| {
             let network = simulated("connectx").registration(strategy);
             there_and_back(network.messages(protocol), bytes)
         };
         for bytes in [16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
-            let (copied, _) = by(MessageProtocol::Eager, bytes);
-            let (written, _) = by(MessageProtocol::Rendezvous, bytes);
-            let (_, counted) = by(MessageProtocol::Auto, bytes);
+            let (copied, _) = send_by(MessageProtocol::Eager, bytes);
+            let (written, _) = send_by(MessageProtocol::Rendezvous, bytes);
+            let (_, counted) = send_by(MessageProtocol::Auto, bytes);
             let ways = [counted.messages_copied, counted.messages_rendezvous];
             let told = format!("{strategy}, {bytes} bytes: {copied:?} {written:?} {ways:?}");
             let [copies, writes] = ways;

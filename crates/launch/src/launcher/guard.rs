@@ -166,7 +166,7 @@ fn keep_watch(launcher: &OwnedFd, charge: &GuardCharge) {
             Some((number, handle)) => leaders.extend(
                 Pid::from_raw(number)
                     .zip(handle)
-                    .map(|(pid, handle)| Leader::known(pid, handle)),
+                    .map(|(pid, handle)| Leader::from_handle(pid, handle)),
             ),
             None => break,
         }

@@ -24,7 +24,7 @@ impl Leader {
     }
 
     /// Wraps the descriptor `handle` of the process `pid`.
-    pub(super) fn known(pid: Pid, handle: OwnedFd) -> Leader {
+    pub(super) fn from_handle(pid: Pid, handle: OwnedFd) -> Leader {
         Leader { pid, handle }
     }
 

@@ -16,7 +16,7 @@ use super::processes::reap_children;
 use super::rank_process::RankProcess;
 use super::signals::Signals;
 use super::supervise::{Behind, Finished, Hands, Heard, HostFailure, Left, Whom};
-use super::sweep::{Stray, end_left, kill_all};
+use super::sweep::{Stray, end_leftovers, kill_all};
 
 /// More bytes than a socket holds.
 const SOCKET: usize = 256 * 1024;
@@ -79,7 +79,7 @@ impl LocalRanks {
     /// Ends the processes that the ranks left behind.
     pub(super) fn sweep(self, left: Left) -> (Behind, Option<OutputThreads>) {
         let gently = left == Left::Ended;
-        let swept = end_left(&self.ranks, self.guard.pid(), &self.kin, gently);
+        let swept = end_leftovers(&self.ranks, self.guard.pid(), &self.kin, gently);
         let (mut ended, mut strays) = (swept.ended, swept.strays);
         if let Some(group) = &self.group {
             // The processes still in the group could not be seen, or only the group can kill them.
@@ -115,7 +115,7 @@ impl Hands for LocalRanks {
         self.ready = ready.map(|(index, _)| index).collect();
     }
 
-    fn heard(&mut self, whom: Whom) -> Vec<(u32, Heard)> {
+    fn take_heard(&mut self, whom: Whom) -> Vec<(u32, Heard)> {
         let ready = std::mem::take(&mut self.ready);
         // The last lines of a rank that ended are in its socket. A rank that writes faster than the
         // launcher reads does not delay the others.
@@ -145,7 +145,7 @@ impl Hands for LocalRanks {
         heard
     }
 
-    fn ended(&mut self) -> Vec<(u32, Ending)> {
+    fn take_ended(&mut self) -> Vec<(u32, Ending)> {
         let mut ended = Vec::new();
         for (pid, status) in reap_children() {
             let found = (self.ranks.iter()).position(|rank| rank.running && rank.pid == pid);
@@ -158,7 +158,7 @@ impl Hands for LocalRanks {
         ended
     }
 
-    fn failed(&mut self) -> Vec<HostFailure> {
+    fn take_failed(&mut self) -> Vec<HostFailure> {
         Vec::new()
     }
 
@@ -215,7 +215,7 @@ impl Hands for LocalRanks {
         given_up
     }
 
-    fn resumed(&mut self) {}
+    fn note_resumed(&mut self) {}
 
     fn finish(self, left: Left, signals: Signals) -> Finished {
         let (behind, output) = self.sweep(left);

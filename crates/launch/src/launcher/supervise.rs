@@ -42,15 +42,15 @@ pub(super) trait Hands {
     /// Sleeps until a rank speaks or ends, a signal comes, or it is `until`.
     fn wait(&mut self, signals: &Signals, until: Option<Instant>);
 
-    /// What ranks have said: those that ended the last wait, or all of them.
-    fn heard(&mut self, whom: Whom) -> Vec<(u32, Heard)>;
+    /// Takes the reports of ranks: of those that ended the last wait, or of all.
+    fn take_heard(&mut self, whom: Whom) -> Vec<(u32, Heard)>;
 
-    /// Which ranks have ended since the last time, and how.
-    fn ended(&mut self) -> Vec<(u32, Ending)>;
+    /// Takes the endings of the ranks that have ended since the last call.
+    fn take_ended(&mut self) -> Vec<(u32, Ending)>;
 
-    /// Which hosts failed since the last time. Their ranks run no longer and are not among
-    /// those that [ended](Self::ended).
-    fn failed(&mut self) -> Vec<HostFailure>;
+    /// Takes the failures of hosts since the last call. Their ranks run no longer, and
+    /// [`take_ended`](Self::take_ended) does not return them.
+    fn take_failed(&mut self) -> Vec<HostFailure>;
 
     /// Sends a line to a rank; an error says what is wrong with the rank.
     fn send(&mut self, rank: u32, line: &str) -> Result<(), String>;
@@ -71,8 +71,8 @@ pub(super) trait Hands {
     /// them.
     fn give_up(&mut self) -> Vec<(u32, String)>;
 
-    /// This process was stopped for a while.
-    fn resumed(&mut self);
+    /// Notes that this process was stopped for a while.
+    fn note_resumed(&mut self);
 
     /// Every rank has ended: ends what they left behind, and writes out what they printed.
     fn finish(self, left: Left, signals: Signals) -> Finished;
@@ -219,7 +219,7 @@ impl<H: Hands> Supervisor<'_, H> {
 
     /// Answers what ranks have sent.
     fn serve(&mut self, whom: Whom) {
-        for (rank, heard) in self.hands.heard(whom) {
+        for (rank, heard) in self.hands.take_heard(whom) {
             match heard {
                 Heard::Line(line) => {
                     let effects = self.server.line(rank, &line);
@@ -288,12 +288,12 @@ impl<H: Hands> Supervisor<'_, H> {
     fn stop(&mut self) {
         self.hands.signal(Signal::TSTP);
         let _ = kill_process(getpid(), Signal::STOP);
-        self.hands.resumed();
+        self.hands.note_resumed();
     }
 
     fn take_ends(&mut self) {
-        let mut ended = self.hands.ended();
-        let mut failed = self.hands.failed();
+        let mut ended = self.hands.take_ended();
+        let mut failed = self.hands.take_failed();
         if ended.is_empty() && failed.is_empty() {
             return;
         }
@@ -311,8 +311,8 @@ impl<H: Hands> Supervisor<'_, H> {
             && begun.elapsed() < self.settle(&ended)
         {
             thread::sleep(SETTLE_STEP);
-            ended.extend(self.hands.ended());
-            failed.extend(self.hands.failed());
+            ended.extend(self.hands.take_ended());
+            failed.extend(self.hands.take_failed());
             self.serve(Whom::All);
         }
         for failure in failed {

@@ -94,7 +94,12 @@ pub(super) fn kill_all(ranks: &[RankProcess], guard: Pid, kin: &Kin) -> SweepOut
 }
 
 /// Ends all processes that the ended ranks left behind.
-pub(super) fn end_left(ranks: &[RankProcess], guard: Pid, kin: &Kin, gently: bool) -> SweepOutcome {
+pub(super) fn end_leftovers(
+    ranks: &[RankProcess],
+    guard: Pid,
+    kin: &Kin,
+    gently: bool,
+) -> SweepOutcome {
     let mut swept = end_descendants(ranks, guard, kin, gently);
     if kin.may_be_hidden() {
         swept.ended += end_groups(ranks, gently);

@@ -322,15 +322,15 @@ impl Engine {
     }
 
     /// Decides about an operation that [asked](Hot::ask), holds both sides, and is waited for.
-    /// `Some` lets it post at once; then report the time with [`hit_took`](Self::hit_took). `None`
+    /// `Some` lets it post at once; then report the time with [`record_hit_time`](Self::record_hit_time). `None`
     /// sends it to the engine.
     pub fn time_hit(&mut self, peer: u32, direction: Direction, len: u64) -> Option<TimedHit> {
         self.initiator.time_hit(peer, direction, len)
     }
 
     /// Reports the nanoseconds of a timed hit.
-    pub fn hit_took(&mut self, timed: TimedHit, nanos: u64) {
-        self.initiator.hit_took(timed, nanos);
+    pub fn record_hit_time(&mut self, timed: TimedHit, nanos: u64) {
+        self.initiator.record_hit_time(timed, nanos);
         self.update_hot_flags();
     }
 

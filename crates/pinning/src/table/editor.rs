@@ -244,7 +244,7 @@ impl Editor {
         // After one second chance for each, hits that still come do not count.
         let mut chances = self.queue.len();
         while let Some(slot) = self.queue.first() {
-            match self.look_at(slot) {
+            match self.take_recent_use(slot) {
                 RecentUse::Used => self.queue.take_out(slot),
                 RecentUse::Hit if chances > 0 => {
                     chances -= 1;
@@ -264,7 +264,7 @@ impl Editor {
         let Some(slot) = self.queue.first() else {
             return false;
         };
-        match self.look_at(slot) {
+        match self.take_recent_use(slot) {
             RecentUse::Used => self.queue.take_out(slot),
             RecentUse::Hit => {
                 self.queue.take_out(slot);
@@ -338,7 +338,9 @@ impl Editor {
         self.get(base).expect("the first bucket was added first")
     }
 
-    fn look_at(&self, slot: u32) -> RecentUse {
+    /// Returns the most recent use of an extent. Clears its marks of hits, or marks a bucket in use as
+    /// awaited.
+    fn take_recent_use(&self, slot: u32) -> RecentUse {
         let mut was_hit = false;
         for record in self.parts(slot) {
             let mut old = record.word.load(Ordering::Relaxed);

@@ -134,7 +134,7 @@ impl BucketTable {
         let probes = self.index.probes(bucket)?;
         match probes.home() {
             HomeEntry::Empty => None,
-            HomeEntry::Record(slot) => match self.seen(bucket, slot) {
+            HomeEntry::Record(slot) => match self.live_record(bucket, slot) {
                 Some(seen) => Some(seen),
                 None => self.seek_on(bucket, probes),
             },
@@ -146,12 +146,12 @@ impl BucketTable {
     /// most hits.
     #[inline(never)]
     fn seek_on(&self, bucket: u64, probes: ProbeSequence<'_>) -> Option<SeenRecord<'_>> {
-        probes.search_on(|slot| self.seen(bucket, slot))
+        probes.search_on(|slot| self.live_record(bucket, slot))
     }
 
     /// Returns a record, if it is live and of that bucket.
     #[inline(always)]
-    fn seen(&self, bucket: u64, slot: u32) -> Option<SeenRecord<'_>> {
+    fn live_record(&self, bucket: u64, slot: u32) -> Option<SeenRecord<'_>> {
         let record = self.slab.record(slot)?;
         let word = record.word.load(Ordering::Relaxed);
         word::is_live(word, bucket).then_some(SeenRecord { record, slot, word })

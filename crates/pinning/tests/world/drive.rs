@@ -49,7 +49,7 @@ impl EngineWorld {
                 if self.ranks[rank].revoking.is_empty() {
                     let own = &mut self.ranks[rank];
                     let (addr, len) = (own.memory.base(), own.memory.len());
-                    self.book.mapped(rank, addr, len);
+                    self.book.note_mapped(rank, addr, len);
                     own.memory.restore(addr, len, |run| own.nic.touches(run));
                 }
             }
@@ -315,7 +315,7 @@ impl EngineWorld {
     }
 
     /// Forgets foreseen memory that was refused, which nobody gives back.
-    fn look_at_foreseen(&mut self) {
+    fn forget_refused(&mut self) {
         let Self {
             foreseen, ranks, ..
         } = self;
@@ -394,7 +394,7 @@ impl EngineWorld {
         self.note(&(op, rank, peer, direction, local, remote, len));
         let hot = self.ranks[rank].engine.hot().clone();
         let moves = direction == Direction::Put || self.plan.reads;
-        let own = self.stands(rank, direction, local, len);
+        let own = self.own_memory(rank, direction, local, len);
         // Some pages of a bucket may be gone though others last.
         let copied = self.plan.pages > 1 && !self.ranks[peer].memory.lasts(remote, len);
         let hit = match own {
@@ -423,7 +423,7 @@ impl EngineWorld {
                 let engine = &mut self.ranks[rank].engine;
                 let timed = engine.time_hit(peer as u32, direction, len);
                 if let Some(timed) = timed {
-                    engine.hit_took(timed, nanos);
+                    engine.record_hit_time(timed, nanos);
                 } else if hot.release(&hit) {
                     let mut out = Decisions::default();
                     engine.released(&hit.keep(), &mut out);
@@ -470,7 +470,7 @@ impl EngineWorld {
     }
 
     /// The lifetime of an operation's own memory.
-    pub(super) fn stands(
+    pub(super) fn own_memory(
         &self,
         rank: usize,
         direction: Direction,
@@ -514,11 +514,11 @@ impl EngineWorld {
     }
 
     pub(super) fn advance(&mut self, which: usize) {
-        self.go_on(which);
-        self.look_at_foreseen();
+        self.happen_next(which);
+        self.forget_refused();
     }
 
-    fn go_on(&mut self, which: usize) {
+    fn happen_next(&mut self, which: usize) {
         let things = self.things();
         if things == 0 {
             return;
@@ -631,7 +631,7 @@ impl EngineWorld {
                         Then::Lend => {
                             own.memory.anew(it.addr, it.len);
                             own.memory.lend(it.addr, it.len, true);
-                            self.book.mapped(rank, it.addr, it.len);
+                            self.book.note_mapped(rank, it.addr, it.len);
                         }
                         Then::Unmap => own.memory.unmap(it.addr, it.len),
                         Then::Stay => {}

@@ -67,7 +67,7 @@ impl Book {
     }
 
     /// Notes that pages of a rank are mapped as at first, so that any operation may find them.
-    pub(crate) fn mapped(&mut self, rank: usize, addr: u64, len: u64) {
+    pub(crate) fn note_mapped(&mut self, rank: usize, addr: u64, len: u64) {
         for known in self.known.values_mut() {
             let means = known.peer == rank && overlap(known.remote, known.len, addr, len);
             known.must_fail &= !means;

@@ -141,7 +141,7 @@ proptest! {
         for (number, (len, takes, tells)) in steps.into_iter().enumerate() {
             let payload = vec![number as u8; len.min(ring / 4)];
             loop {
-                let fits = writer.fits(payload.len());
+                let fits = writer.find_room(payload.len());
                 prop_assert_eq!(writer.push(0, 0, &[], &payload), fits);
                 if fits {
                     break;
@@ -157,7 +157,7 @@ proptest! {
         while !waiting.is_empty() {
             take(&mut waiting, false);
         }
-        prop_assert!(writer.fits(ring / 4));
+        prop_assert!(writer.find_room(ring / 4));
     }
 
     #[test]

@@ -77,8 +77,9 @@ impl<S: Slots> RingWriter<S> {
         true
     }
 
-    /// Returns true if [`push`](Self::push) would find room for a payload of `len` bytes now.
-    pub(crate) fn fits(&mut self, len: usize) -> bool {
+    /// Reads the reader's position again. Returns true if [`push`](Self::push) has room for a payload of
+    /// `len` bytes now.
+    pub(crate) fn find_room(&mut self, len: usize) -> bool {
         let capacity = self.memory.slots().len() as u64;
         self.seen = self.memory.consumed().slots.load(Acquire);
         self.tail.index.wrapping_sub(self.seen) < capacity && (len == 0 || self.room(len).is_some())

@@ -77,7 +77,7 @@ impl Control {
                     Ok(number) => number,
                     Err(cause) => {
                         drop(incoming);
-                        if self.may_retry(from, &cause) {
+                        if self.note_failure(from, &cause) {
                             // A peer resends its request by itself.
                             if from == shared.endpoint.rank() {
                                 self.connects.note_sent(from.0, *request);
@@ -116,9 +116,9 @@ impl Control {
         self.send(from, answer);
     }
 
-    /// Returns whether a connection that could not be made may be tried again. While a link is down, for
-    /// example, there is no route, not even to this rank itself.
-    fn may_retry(&mut self, rank: Rank, cause: &std::io::Error) -> bool {
+    /// Notes that a connection could not be made. Returns whether it may be tried again. While a link is
+    /// down, for example, there is no route, not even to this rank itself.
+    fn note_failure(&mut self, rank: Rank, cause: &std::io::Error) -> bool {
         let since = *self.failing_since.entry(rank.0).or_insert_with(|| {
             tracing::info!(%cause, %rank, "a connection cannot be made yet");
             Instant::now()
@@ -157,7 +157,7 @@ impl Control {
     /// Completes a connection after the peer's answer.
     pub(super) fn finish_connection(&mut self, from: Rank, answer: &Datagram) {
         let shared = Arc::clone(&self.shared);
-        let Some(peer) = shared.peers.known(from.0) else {
+        let Some(peer) = shared.peers.existing(from.0) else {
             return;
         };
         let mut connection = peer.connection().lock();
@@ -172,7 +172,7 @@ impl Control {
         });
         if let Err(cause) = connected {
             drop(connection);
-            if self.may_retry(from, &cause) {
+            if self.note_failure(from, &cause) {
                 // The request to a peer is resent, and the peer answers the same.
                 if from == shared.endpoint.rank() {
                     self.connects.note_sent(from.0, *answer);
@@ -228,7 +228,7 @@ impl Control {
     /// Answers a peer whose connection to this rank broke.
     pub(super) fn tell_psn(&mut self, from: Rank, question: &Datagram) {
         let shared = Arc::clone(&self.shared);
-        let Some(peer) = shared.peers.known(from.0) else {
+        let Some(peer) = shared.peers.existing(from.0) else {
             return;
         };
         let mut incoming = peer.incoming().lock();
@@ -261,7 +261,7 @@ impl Control {
     /// Resumes a broken connection after the peer told its expected PSN.
     pub(super) fn resume(&mut self, from: Rank, answer: &Datagram) {
         let shared = Arc::clone(&self.shared);
-        let Some(peer) = shared.peers.known(from.0) else {
+        let Some(peer) = shared.peers.existing(from.0) else {
             return;
         };
         let mut connection = peer.connection().lock();

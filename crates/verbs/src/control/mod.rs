@@ -427,7 +427,7 @@ impl Control {
         self.connects.note_answered(rank.0);
         self.failing_since.remove(&rank.0);
         let mut ended = Vec::new();
-        if let Some(peer) = shared.peers.known(rank.0) {
+        if let Some(peer) = shared.peers.existing(rank.0) {
             peer.connection()
                 .lock()
                 .end(shared.peers.pool(), &Error::PeerLost(rank), &mut ended);

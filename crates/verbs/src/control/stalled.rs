@@ -129,7 +129,7 @@ impl Control {
         }
         for rank in 0..self.shared.endpoint.size() {
             let is_present = self.shared.peers.standings().of(Rank(rank)) == Standing::Present;
-            let Some(peer) = self.shared.peers.known(rank).filter(|_| is_present) else {
+            let Some(peer) = self.shared.peers.existing(rank).filter(|_| is_present) else {
                 continue;
             };
             let mut connection = peer.connection().lock();

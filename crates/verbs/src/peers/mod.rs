@@ -104,7 +104,7 @@ impl Peers {
     }
 
     /// Returns the peer if it was made before.
-    pub(crate) fn known(&self, rank: u32) -> Option<&PeerLink> {
+    pub(crate) fn existing(&self, rank: u32) -> Option<&PeerLink> {
         Some(&**self.list.get(rank as usize)?.get()?)
     }
 
@@ -226,7 +226,7 @@ impl Peers {
     fn flush_due(&self) {
         let mut list = std::mem::take(&mut *self.doorbells_due.lock());
         list.retain(|rank| {
-            let Some(peer) = self.known(*rank) else {
+            let Some(peer) = self.existing(*rank) else {
                 return false;
             };
             let mut connection = peer.connection.lock();
@@ -243,7 +243,7 @@ impl Peers {
     /// Returns whether no signaled request to a peer is in flight or queued.
     pub(crate) fn is_idle(&self, rank: u32) -> bool {
         let is_idle = |peer: &PeerLink| peer.connection.lock().is_idle();
-        self.known(rank).is_none_or(is_idle)
+        self.existing(rank).is_none_or(is_idle)
     }
 
     /// Returns whether all requests to present ranks are known to be done. Where only unsignaled
@@ -251,7 +251,7 @@ impl Peers {
     pub(crate) fn settle(&self) -> bool {
         let mut quiet = true;
         for rank in (0..self.list.len() as u32).map(Rank) {
-            let Some(peer) = self.known(rank.0) else {
+            let Some(peer) = self.existing(rank.0) else {
                 continue;
             };
             if self.standings.of(rank) != Standing::Present {

@@ -61,7 +61,7 @@ pub(in super::super) fn table_2(inputs: &ExperimentInputs<'_>) -> PaperResult<Pa
                 format!("{paper} µs"),
                 format!("{:.1} µs", times[row]),
                 is_near,
-                why(operation),
+                note_on(operation),
             );
         }
         sheet.row(cells);
@@ -70,7 +70,7 @@ pub(in super::super) fn table_2(inputs: &ExperimentInputs<'_>) -> PaperResult<Pa
     Ok(part)
 }
 
-fn why(operation: &str) -> &'static str {
+fn note_on(operation: &str) -> &'static str {
     match operation {
         "unlock" => "both end when the request is sent, after which the caller goes on",
         "rmw" => {

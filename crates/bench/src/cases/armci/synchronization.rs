@@ -7,7 +7,7 @@ use armci::Rmw;
 
 use super::{Cases, ones, raised};
 use crate::bare;
-use crate::cases::{look, round_trip};
+use crate::cases::{consume, round_trip};
 use crate::network::PARTNER;
 use crate::row::{Goal, Row};
 
@@ -19,14 +19,14 @@ pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
     let rmw = Goal::AtMost(30.0, "ns");
     let add = |count| word().map_or(Duration::ZERO, |word| bare::fetch_add(word, count));
     beside(cases, "rmw: fetch and add, long", Some(rmw), &add, &|_| {
-        peer.change(Rmw::FetchAndAdd, black_box(1_i64)).map(look)
+        peer.change(Rmw::FetchAndAdd, black_box(1_i64)).map(consume)
     })?;
     beside(cases, "rmw: fetch and add, int", Some(rmw), &add, &|_| {
-        peer.change(Rmw::FetchAndAdd, black_box(1_i32)).map(look)
+        peer.change(Rmw::FetchAndAdd, black_box(1_i32)).map(consume)
     })?;
     let swap = |count| word().map_or(Duration::ZERO, |word| bare::swap(word, count));
     beside(cases, "rmw: swap, long", Some(rmw), &swap, &|i| {
-        peer.change(Rmw::Swap, black_box(i as i64)).map(look)
+        peer.change(Rmw::Swap, black_box(i as i64)).map(consume)
     })?;
     peer.change(Rmw::Swap, 0_i64)?;
     raised(armci.create_mutexes(1))?;
@@ -65,14 +65,14 @@ fn beside(
         let mut ours = |count| cases.timed(count, ours);
         return cases
             .compare(case, 8, Some(&mut bare), &mut ours, goal)
-            .map(look);
+            .map(consume);
     }
     let mut ours = |count| match e.rank() {
         0 => cases.timed(count, ours),
         _ => Ok(Duration::ZERO),
     };
     if cases.e.is_virtual {
-        return cases.compare(case, 8, None, &mut ours, None).map(look);
+        return cases.compare(case, 8, None, &mut ours, None).map(consume);
     }
     let mut turn = 0;
     let mut trip = |count| round_trip(e, &mut turn, 8, count);

@@ -5,7 +5,7 @@ use std::arch::asm;
 
 use super::{
     super::{copy::Each, vectors::Vectors},
-    Factor, Number, one_by_one, rest,
+    Factor, Number, add_one_by_one, add_rest,
 };
 
 /// Bytes of a vector.
@@ -60,14 +60,14 @@ unsafe fn by_vectors(vectors: Vectors, len: usize, factor: &Factor, runs: impl E
                 }
                 if lines != len {
                     let (dst, src) = (dst.wrapping_add(lines), src.wrapping_add(lines));
-                    rest(dst, src, len - lines, value);
+                    add_rest(dst, src, len - lines, value);
                 }
             });
         }};
     }
     match (vectors, factor.number()) {
         // SAFETY: condition 1 of this function.
-        (Vectors::Sse2, _) => return unsafe { one_by_one(len, factor, runs) },
+        (Vectors::Sse2, _) => return unsafe { add_one_by_one(len, factor, runs) },
         (Vectors::Avx512, Number::I32) => long!(i32_avx512, i32_masked),
         (Vectors::Avx512, Number::I64) => long!(i64_avx512, i64_masked),
         (Vectors::Avx512, Number::F32) => long!(f32_avx512, f32_masked),
@@ -237,7 +237,7 @@ mod tests {
                         &factor,
                         SingleRun(sums.as_mut_ptr(), x.as_ptr()),
                     );
-                    one_by_one(len, &factor, SingleRun(right.as_mut_ptr(), x.as_ptr()));
+                    add_one_by_one(len, &factor, SingleRun(right.as_mut_ptr(), x.as_ptr()));
                 }
                 assert_eq!(sums, right, "{vectors:?}, {number:?}, {len} bytes");
             }

@@ -599,7 +599,7 @@ fn a_helper_that_rests_keeps_nothing_but_what_is_in_use() {
         assert_eq!(one.used(page, page, 1040, RegistrationOutcome::Found), None);
     }
     let mut given_up = Vec::new();
-    while let Some(action) = one.plan.rest() {
+    while let Some(action) = one.plan.deregister_last() {
         let HelperTask::Deregister { id, region } = action else {
             panic!("{action:?}");
         };
@@ -624,7 +624,7 @@ fn regions_without_a_forecast_are_forgotten() {
         addr: page * PAGE,
         bytes: PAGE,
     };
-    let remembered = [7, 8, 9].map(|it| one.plan.known(page(it)).is_some());
+    let remembered = [7, 8, 9].map(|it| one.plan.find(page(it)).is_some());
     assert_eq!((remembered, one.plan.regions()), ([false, true, true], 2));
 }
 
@@ -640,7 +640,7 @@ fn a_region_evicted_by_operations_is_registered_again_when_due() {
     let mut one = OneThread::new(CONFIG);
     for round in 1..3 {
         let id = one.used_and_gone(1, 7, round * 10_000, RegistrationOutcome::OnDemand);
-        assert_eq!(one.plan.known(pages(7, 1)), Some(id));
+        assert_eq!(one.plan.find(pages(7, 1)), Some(id));
     }
     let (_, id) = one.registers_at(20_000, 30_000);
     one.plan.registered(id);

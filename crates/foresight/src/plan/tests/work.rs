@@ -37,7 +37,7 @@ fn steps_with(config: PlanConfig, regions: u64, pages: u64, apart: u64) -> u64 {
                 addr: page * PAGE,
                 bytes: pages * PAGE,
             };
-            let is_registered = (one.plan.known(memory))
+            let is_registered = (one.plan.find(memory))
                 .is_some_and(|id| one.plan.regions.at(id).state == RegionState::Registered);
             let outcome = if is_registered {
                 RegistrationOutcome::Found
@@ -125,7 +125,7 @@ fn a_bounded_number_of_overlapping_neighbours_is_visited() {
         );
         assert_eq!(action, None);
     }
-    let Some(HelperTask::Deregister { id, .. }) = one.plan.rest() else {
+    let Some(HelperTask::Deregister { id, .. }) = one.plan.deregister_last() else {
         panic!("all are registered");
     };
     one.plan.deregistered(id);
@@ -152,7 +152,7 @@ fn regions_in_use_are_found_without_visiting_others() {
     }
     steps::take();
     let all = one.plan.in_use_within(place(500));
-    assert_eq!(all, Vec::from_iter(one.plan.known(place(500))));
+    assert_eq!(all, Vec::from_iter(one.plan.find(place(500))));
     assert_eq!(one.plan.in_use_within(place(501)), []);
     let overdue = steps::take();
     assert!(overdue < MOST, "{overdue}");

@@ -350,7 +350,7 @@ impl HostAgent {
     /// Reports the ranks' lines and ends to the launcher.
     fn report(&mut self) {
         self.pass_on(Whom::Ready);
-        let ended = self.local.ended();
+        let ended = self.local.take_ended();
         if !ended.is_empty() {
             // A rank's last lines come before its end.
             self.pass_on(Whom::All);
@@ -361,7 +361,7 @@ impl HostAgent {
     }
 
     fn pass_on(&mut self, whom: Whom) {
-        for (rank, heard) in self.local.heard(whom) {
+        for (rank, heard) in self.local.take_heard(whom) {
             let report = match heard {
                 Heard::Line(line) => AgentReport::Line { rank, line },
                 Heard::Closed => {

@@ -70,7 +70,7 @@ struct ClassTimes {
 
 impl ClassTimes {
     /// The time of each route; zero before its first sample.
-    fn took(&self) -> [u64; 3] {
+    fn means(&self) -> [u64; 3] {
         self.times.each_ref().map(RecentTime::mean)
     }
 }
@@ -104,7 +104,7 @@ impl RouteCosts {
     /// Returns the time of a copy, and the time that a hit saves. The saving is half of the copy
     /// where hits are not known.
     pub(super) fn saving(&self, class: OperationClass) -> Option<(u64, u64)> {
-        let hit = self.cell(class).took()[PieceRoute::Hit as usize];
+        let hit = self.cell(class).means()[PieceRoute::Hit as usize];
         match (self.copy(class), hit) {
             (0, _) => None,
             (copy, 0) => Some((copy, copy / 2)),
@@ -120,7 +120,7 @@ impl RouteCosts {
                 size,
                 ..class
             });
-            let took = like.map(|like| self.cell(like).took()[PieceRoute::Copied as usize]);
+            let took = like.map(|like| self.cell(like).means()[PieceRoute::Copied as usize]);
             took.into_iter().find(|took| *took > 0)
         };
         (0..=class.size)
@@ -131,7 +131,7 @@ impl RouteCosts {
     /// Returns the time that a hit saves over a copy, and the time that a registration adds to a
     /// hit. `None` unless all are known.
     pub(super) fn rent(&self, class: OperationClass) -> Option<(u64, u64)> {
-        let [_, hit, far] = self.cell(class).took();
+        let [_, hit, far] = self.cell(class).means();
         let copy = self.copy(class);
         let known = copy > 0 && hit > 0 && far > 0;
         known.then(|| (copy.saturating_sub(hit), far.saturating_sub(hit)))
@@ -139,7 +139,7 @@ impl RouteCosts {
 
     /// Returns true if copies are known to take less than hits.
     pub(super) fn copies_beat_hits(&self, class: OperationClass) -> bool {
-        let [copy, hit, _] = self.cell(class).took();
+        let [copy, hit, _] = self.cell(class).means();
         copy > 0 && copy < hit
     }
 
@@ -152,7 +152,7 @@ impl RouteCosts {
 
     /// The time of a copy, or its estimate where shorter ones suffice; zero if neither is known.
     fn copy(&self, class: OperationClass) -> u64 {
-        match self.cell(class).took()[PieceRoute::Copied as usize] {
+        match self.cell(class).means()[PieceRoute::Copied as usize] {
             0 => self.estimated_copy(class).unwrap_or(0),
             took => took,
         }
@@ -169,15 +169,15 @@ impl RouteCosts {
     /// hits.
     fn estimated_copy(&self, class: OperationClass) -> Option<u64> {
         let cell = self.cell(class);
-        let [copied, hit, _] = cell.took();
+        let [copied, hit, _] = cell.means();
         let only_moves = hit == 0 && !self.needs(class, PieceRoute::PeerRegisters);
         if cell.must_try || copied > 0 || only_moves {
             return None;
         }
         let shorter = (class_of(TELLING)..class.size).rev();
         let mut known = shorter.map(|size| OperationClass { size, ..class });
-        let next = known.find(|it| self.cell(*it).took()[PieceRoute::Copied as usize] > 0)?;
-        let [copy, shorter_hit, _] = self.cell(next).took();
+        let next = known.find(|it| self.cell(*it).means()[PieceRoute::Copied as usize] > 0)?;
+        let [copy, shorter_hit, _] = self.cell(next).means();
         let is_known = ![PieceRoute::Copied, PieceRoute::Hit]
             .map(|route| self.needs(next, route))
             .contains(&true);
@@ -211,7 +211,7 @@ impl RouteCosts {
 
     /// Returns the better and the worse of copies and hits with their times, if both are known.
     pub(super) fn ranked_routes(&self, class: OperationClass) -> Option<[(PieceRoute, u64); 2]> {
-        let hit = self.cell(class).took()[PieceRoute::Hit as usize];
+        let hit = self.cell(class).means()[PieceRoute::Hit as usize];
         let copy = self.copy(class);
         let known = ![PieceRoute::Copied, PieceRoute::Hit]
             .map(|route| self.needs(class, route))

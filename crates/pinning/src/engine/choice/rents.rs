@@ -36,7 +36,7 @@ impl Rents {
 
     /// The recent rent of a bucket.
     pub(super) fn of(&self, place: (u32, u64)) -> u64 {
-        (self.places.get(place)).map_or(0, |rent| rent.left(self.over()))
+        (self.places.get(place)).map_or(0, |rent| rent.remaining(self.over()))
     }
 
     /// Adds a payment to the rent of a bucket.
@@ -44,14 +44,14 @@ impl Rents {
         self.payments += 1;
         let when = self.over();
         if let Some(rent) = self.places.get_mut(place) {
-            let paid = rent.left(when).saturating_add(nanos);
+            let paid = rent.remaining(when).saturating_add(nanos);
             *rent = Rent { paid, when };
             return;
         }
         let rent = Rent { paid: nanos, when };
         self.places.add(place, rent, |other| {
             // A bucket that paid more stays, for a while only.
-            let left = other.left(when);
+            let left = other.remaining(when);
             *other = Rent {
                 paid: left.saturating_sub(nanos),
                 when,
@@ -77,7 +77,8 @@ impl Rents {
 }
 
 impl Rent {
-    fn left(&self, over: u64) -> u64 {
+    /// Returns the part of the payment that still counts.
+    fn remaining(&self, over: u64) -> u64 {
         let halves = (over - self.when) as u32;
         self.paid.checked_shr(halves).unwrap_or(0)
     }

@@ -239,7 +239,7 @@ impl Initiator {
         let look = table.acquire_run(run, used);
         table.drop_holds(&look.holds);
         let attached = look.gaps.is_empty() && look.joins.is_empty();
-        let kept = table.kept(cx.limits().total, cx.config().ranks);
+        let kept = table.peer_share(cx.limits().total, cx.config().ranks);
         let near = attached || table.pulled.is_near(run.first, run.count, kept);
         let room = table.pulled.has_room(run.count);
         let is_reused = table.reuse.is_likely();

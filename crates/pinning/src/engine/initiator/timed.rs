@@ -40,7 +40,7 @@ impl Initiator {
     }
 
     /// Records the nanoseconds of a timed hit.
-    pub(in crate::engine) fn hit_took(&mut self, timed: TimedHit, nanos: u64) {
+    pub(in crate::engine) fn record_hit_time(&mut self, timed: TimedHit, nanos: u64) {
         let (Some(choice), Some(table)) = (&mut self.choice, self.tables.get_mut(&timed.peer))
         else {
             return;

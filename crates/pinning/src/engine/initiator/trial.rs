@@ -63,7 +63,7 @@ impl Initiator {
             trial.route = None;
             let run = cx.limits().geometry.span(piece.remote, piece.len).ok();
             if let Some((run, table)) = run.zip(self.tables.get_mut(&piece.peer)) {
-                let kept = table.kept(cx.limits().total, cx.config().ranks);
+                let kept = table.peer_share(cx.limits().total, cx.config().ranks);
                 table.pulled.note_missing(run.first, run.count, kept);
             }
         }

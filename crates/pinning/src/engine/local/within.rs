@@ -83,7 +83,7 @@ impl LocalTable {
                 list.needed = list.needed.max(needed);
                 return;
             };
-            self.was_crowded_out(run, short);
+            self.note_crowded_out(run, short);
         }
     }
 
@@ -112,7 +112,7 @@ impl LocalTable {
         for it in extents.into_iter().filter(|it| !run.contains(*it)) {
             let slot = self.editor.get(it.first);
             if slot.is_some_and(|slot| self.evict(slot, out)) {
-                self.was_crowded_out(it, short);
+                self.note_crowded_out(it, short);
                 last = Some(it);
             }
         }
@@ -125,7 +125,7 @@ impl LocalTable {
         all.saturating_sub(self.within.most)
     }
 
-    fn was_crowded_out(&mut self, run: Run, short: u64) {
+    fn note_crowded_out(&mut self, run: Run, short: u64) {
         let list = &mut self.within.crowded_out;
         list.short = list.short.max(short);
         if list.runs.len() < MAX_CROWDED_OUT {

@@ -54,7 +54,7 @@ impl Holders {
     }
 
     /// Returns true if the peer ever asked for anything.
-    pub(super) fn knows(&self, peer: u32) -> bool {
+    pub(super) fn has_asked(&self, peer: u32) -> bool {
         self.peers.contains_key(&peer)
     }
 

@@ -294,7 +294,7 @@ impl Target {
         cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         for run in runs {
-            if !self.holders.knows(from) {
+            if !self.holders.has_asked(from) {
                 return Err(Violation::ReleaseByNoHolder);
             }
             let slot = (self.holders.detach(from, *run)).ok_or(Violation::ReleaseOfNothing)?;

@@ -20,16 +20,16 @@ impl Hands for Agents {
         self.turn(Some(signals), if news { now() } else { until });
     }
 
-    fn heard(&mut self, _whom: Whom) -> Vec<(u32, Heard)> {
+    fn take_heard(&mut self, _whom: Whom) -> Vec<(u32, Heard)> {
         self.heard.drain(..).collect()
     }
 
-    fn ended(&mut self) -> Vec<(u32, Ending)> {
+    fn take_ended(&mut self) -> Vec<(u32, Ending)> {
         self.turn(None, Some(Instant::now()));
         std::mem::take(&mut self.ended)
     }
 
-    fn failed(&mut self) -> Vec<HostFailure> {
+    fn take_failed(&mut self) -> Vec<HostFailure> {
         std::mem::take(&mut self.failed)
     }
 
@@ -75,7 +75,7 @@ impl Hands for Agents {
         Vec::new()
     }
 
-    fn resumed(&mut self) {
+    fn note_resumed(&mut self) {
         for agent in &mut self.agents {
             agent.heard = Instant::now();
         }

@@ -141,7 +141,7 @@ impl FirehoseTable {
 
     /// The share of buckets that the peer may keep registered beside firehoses, in equal parts for
     /// each rank.
-    pub(in crate::engine) fn kept(&self, total: u64, ranks: u32) -> u64 {
+    pub(in crate::engine) fn peer_share(&self, total: u64, ranks: u32) -> u64 {
         total.saturating_sub(self.used) / u64::from(ranks - 1).max(1)
     }
 
