@@ -126,7 +126,7 @@ impl Target {
     /// the peer copies.
     ///
     /// A peer may keep the firehoses that it was lent, whatever it is asked. So no peer gets more
-    /// than the [sure](BucketLimits::sure) ones unless enough is left for every other peer. For the rest
+    /// than the [sure](crate::BucketLimits::sure) ones unless enough is left for every other peer. For the rest
     /// it copies until firehoses come back.
     fn admits(&self, peer: u32, count: u64, cx: &StepContext<'_>) -> Result<bool, Violation> {
         let (has, most_lent) = self.holders.counts(peer);
