@@ -211,10 +211,9 @@ mod tests {
         let take = |part: &mut HeapPart, bytes| part.take(parts.base, class(bytes)).unwrap();
         let (first, second) = (take(&mut part, 100), take(&mut part, 100));
         assert!(first.abs_diff(second) >= 100);
-        // SAFETY: the blocks were just allocated with this layout, and are not used any more.
-        unsafe {
-            part.give(first, class(100));
-            part.give(second, class(100));
+        for block in [first, second] {
+            // SAFETY: the block was just allocated with this layout, and is not used any more.
+            unsafe { part.give(block, class(100)) };
         }
         assert_eq!(take(&mut part, 100), second);
         assert_eq!(take(&mut part, 97), first, "of the same class");
@@ -225,13 +224,12 @@ mod tests {
     #[test]
     fn buffers_lie_in_the_part_and_hash_tables_do_not() {
         let lies_within = |layout| {
-            // SAFETY: the layout is not empty, and the block is freed with the same layout.
-            unsafe {
-                let block = Heap.alloc(layout);
-                Heap.dealloc(block, layout);
-                let parts = PARTS.get();
-                parts.is_some_and(|parts| parts.of(block.addr()).is_some())
-            }
+            // SAFETY: the layout is not empty.
+            let block = unsafe { Heap.alloc(layout) };
+            // SAFETY: the block was just allocated with the same layout.
+            unsafe { Heap.dealloc(block, layout) };
+            let parts = PARTS.get();
+            parts.is_some_and(|parts| parts.of(block.addr()).is_some())
         };
         let buffer = Layout::array::<u64>(100).unwrap();
         let placed = thread::spawn(move || {

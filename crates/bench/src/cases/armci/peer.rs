@@ -73,7 +73,7 @@ impl<'a> ArmciPeer<'a> {
         let own = parts[e.job.rank().index()].cast::<f64>();
         for word in 0..len / WORD {
             // SAFETY: the word is in this rank's own part, which nobody uses before the barrier.
-            unsafe { own.add(word).write(1.0) }
+            unsafe { own.wrapping_add(word).write(1.0) }
         }
         raised(armci.barrier())?;
         // Each rank's own memory is mapped. The decision is rank 0's view of rank 1.
