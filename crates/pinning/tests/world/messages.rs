@@ -4,7 +4,7 @@ use hydrant_pinning::{
     AccessVerdict, Data, Decisions, Direction, Error, Message, Refusal, Region, Use, wire::Move,
 };
 
-use super::{EngineWorld, WorldEvent, drive::AHEAD, model::KnownOperation};
+use super::{EngineWorld, WorldEvent, helper::AHEAD, model::KnownOperation};
 
 impl EngineWorld {
     pub(super) fn send(&mut self, from: usize, to: usize, mut message: Message, data: Data) {
