@@ -226,7 +226,10 @@ fn end_job() -> Result<()> {
         return Ok(());
     }
     let ended = messages()?.job().finalize();
-    MESSAGES.store(ptr::null_mut(), Release);
+    // After a loss the job stays known, so that `or_die` tells the launcher why this process fails.
+    if !matches!(ended, Err(hydrant::Error::PeerLost(_))) {
+        MESSAGES.store(ptr::null_mut(), Release);
+    }
     ended?;
     communicators::end()?;
     ENDED_WELL.store(true, Release);
