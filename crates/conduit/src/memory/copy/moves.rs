@@ -10,7 +10,7 @@ pub(super) const LONGEST: usize = 512;
 /// Copies runs of `run` bytes each, between 1 and [`LONGEST`], to or from shared memory.
 ///
 /// # Safety
-/// 1. The conditions of [`store`](super::store) or [`load`](super::load), for each run.
+/// 1. The conditions of [`store`] or [`load`](super::load), for each run.
 pub(super) unsafe fn each(run: usize, runs: impl Each) {
     match run {
         // SAFETY: 1. condition 1 of this function. 2. The length was matched.
@@ -34,7 +34,7 @@ const LONGEST_BY_VECTORS: usize = 16 << 10;
 /// processor's string instructions.
 ///
 /// # Safety
-/// 1. The conditions of [`store`](super::store) or [`load`](super::load).
+/// 1. The conditions of [`store`] or [`load`](super::load).
 #[inline(never)]
 pub(super) unsafe fn any(dst: *mut u8, src: *const u8, len: usize) {
     macro_rules! chunks_of {
@@ -111,7 +111,7 @@ pub(super) fn is_slow_by_strings(dst: *mut u8, src: *const u8, len: usize) -> bo
 /// processors would take for the same address.
 ///
 /// # Safety
-/// 1. The conditions of [`store`](super::store) or [`load`](super::load).
+/// 1. The conditions of [`store`] or [`load`](super::load).
 #[inline(never)]
 pub(super) unsafe fn long_way(dst: *mut u8, src: *const u8, len: usize) {
     let vectors = Vectors::here();
@@ -140,7 +140,7 @@ const PAST: usize = 64;
 /// Copies past the caches. A later store is not visible before the copy.
 ///
 /// # Safety
-/// 1. The conditions of [`store`](super::store).
+/// 1. The conditions of [`store`].
 pub(super) unsafe fn past_caches(dst: *mut u8, src: *const u8, len: usize) {
     let head = dst.addr().wrapping_neg() % PAST;
     let (head, lines) = match len.checked_sub(head) {
