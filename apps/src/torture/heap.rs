@@ -165,20 +165,20 @@ unsafe impl GlobalAlloc for Heap {
                 return ptr::with_exposed_provenance_mut(block);
             }
         }
-        // SAFETY: the caller keeps the conditions of `alloc`, which are those of the system's.
+        // SAFETY: the layout is not empty: the caller's condition of `alloc` is the system's, too.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let part = PARTS.get().and_then(|parts| parts.of(block.addr()));
         let Some(part) = part else {
-            // SAFETY: the caller keeps the conditions of `dealloc`, and the block is in no part, so
-            // the system allocated it.
+            // SAFETY: the block has this layout, by the caller's condition of `dealloc`. It is in no
+            // part, so the system allocated it.
             return unsafe { System.dealloc(block, layout) };
         };
         let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: 1. `alloc` took the block from this part with the same layout. 2. The caller says
-        // that nobody uses it.
+        // SAFETY: 1. `alloc` took the block from this part with the same layout. 2. Nobody uses
+        // the block any more, by the caller's condition of `dealloc`.
         unsafe { part.give(block.expose_provenance(), class(layout.size())) };
     }
 }

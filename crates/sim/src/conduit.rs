@@ -133,7 +133,7 @@ impl Sim {
         let fixed = &self.world.fixed;
         let mut call = self.call();
         let target = self.reachable(peer)?;
-        // SAFETY: the caller leaves `to` to the conduit until the operation is complete.
+        // SAFETY: nothing else uses `to` until the operation has ended, by condition 1 of `post`.
         let place = unsafe { Place::new(to.addr() as u64, len as u64) };
         // SAFETY: `there` is only a source of the read; no data is stored into it.
         let there = unsafe { Place::new(remote.offset, len as u64) };
@@ -272,9 +272,9 @@ unsafe impl Conduit for Sim {
 
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
         match access.operation {
-            // SAFETY: the caller's contract is the same as that of `put`.
+            // SAFETY: 1. and 2. The caller's conditions 1 and 2.
             Operation::Put => unsafe { self.put(access) },
-            // SAFETY: the caller's contract is the same as that of `get`.
+            // SAFETY: 1. and 2. The caller's conditions 1 and 2.
             Operation::Get => unsafe { self.get(access) },
             Operation::Atomic(_) => Err(self.world.fixed.caps.no_atomics()),
         }

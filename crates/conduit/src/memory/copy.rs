@@ -169,15 +169,15 @@ pub(super) trait Each {
 /// Copies runs of `run` bytes each, at least one.
 ///
 /// # Safety
-/// The conditions of [`store`] for copies into a window, else of [`load`], for each run.
+/// 1. The conditions of [`store`] for copies into a window, else of [`load`], for each run.
 #[inline]
 #[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(unused_variables))] // the moves work in either direction
 pub(super) unsafe fn each(run: usize, direction: WindowDirection, runs: impl Each) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     match run {
-        // SAFETY: 1. the condition of this function; the length was matched.
+        // SAFETY: 1. condition 1 of this function; the length was matched.
         ..=moves::LONGEST => unsafe { moves::each(run, runs) },
-        // SAFETY: the conditions of this function, for one run.
+        // SAFETY: 1. condition 1 of this function, for one run.
         _ => runs.each(|dst, src| unsafe { moves::any(dst, src, run) }),
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

@@ -231,10 +231,10 @@ impl<'a> ArmciPeer<'a> {
     }
 
     /// # Safety
-    /// The local runs are readable.
+    /// 1. The local runs are readable.
     #[inline(always)]
     pub(super) unsafe fn put_vector(&self, vector: &Vector<'_>) -> hydrant::Result<()> {
-        // SAFETY: the caller says that the local runs are readable; the rest as in `put`.
+        // SAFETY: 1. The local runs are readable, by the caller's condition 1. 2. as in `put`.
         raised(unsafe { (self.armci).put_vector(std::slice::from_ref(vector), self.proc) })
     }
 
@@ -249,11 +249,11 @@ impl<'a> ArmciPeer<'a> {
     }
 
     /// # Safety
-    /// The local runs are readable.
+    /// 1. The local runs are readable.
     #[inline(always)]
     pub(super) unsafe fn accumulate_vector(&self, vector: &Vector<'_>) -> hydrant::Result<()> {
         let vectors = std::slice::from_ref(vector);
-        // SAFETY: the caller says that the local runs are readable; the rest as in `put`.
+        // SAFETY: 1. The local runs are readable, by the caller's condition 1. 2. as in `put`.
         raised(unsafe { (self.armci).accumulate_vector(&self.scale, vectors, self.proc) })
     }
 
