@@ -165,20 +165,20 @@ unsafe impl GlobalAlloc for Heap {
                 return ptr::with_exposed_provenance_mut(block);
             }
         }
-        // SAFETY: the caller keeps the conditions of `alloc`, which are those of the system's.
+        // SAFETY: the layout is not empty: the caller's condition of `alloc` is the system's, too.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let part = PARTS.get().and_then(|parts| parts.of(block.addr()));
         let Some(part) = part else {
-            // SAFETY: the caller keeps the conditions of `dealloc`, and the block is in no part, so
-            // the system allocated it.
+            // SAFETY: the block has this layout, by the caller's condition of `dealloc`. It is in no
+            // part, so the system allocated it.
             return unsafe { System.dealloc(block, layout) };
         };
         let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: 1. `alloc` took the block from this part with the same layout. 2. The caller says
-        // that nobody uses it.
+        // SAFETY: 1. `alloc` took the block from this part with the same layout. 2. Nobody uses
+        // the block any more, by the caller's condition of `dealloc`.
         unsafe { part.give(block.expose_provenance(), class(layout.size())) };
     }
 }
@@ -211,10 +211,9 @@ mod tests {
         let take = |part: &mut HeapPart, bytes| part.take(parts.base, class(bytes)).unwrap();
         let (first, second) = (take(&mut part, 100), take(&mut part, 100));
         assert!(first.abs_diff(second) >= 100);
-        // SAFETY: the blocks were just allocated with this layout, and are not used any more.
-        unsafe {
-            part.give(first, class(100));
-            part.give(second, class(100));
+        for block in [first, second] {
+            // SAFETY: the block was just allocated with this layout, and is not used any more.
+            unsafe { part.give(block, class(100)) };
         }
         assert_eq!(take(&mut part, 100), second);
         assert_eq!(take(&mut part, 97), first, "of the same class");
@@ -225,13 +224,12 @@ mod tests {
     #[test]
     fn buffers_lie_in_the_part_and_hash_tables_do_not() {
         let lies_within = |layout| {
-            // SAFETY: the layout is not empty, and the block is freed with the same layout.
-            unsafe {
-                let block = Heap.alloc(layout);
-                Heap.dealloc(block, layout);
-                let parts = PARTS.get();
-                parts.is_some_and(|parts| parts.of(block.addr()).is_some())
-            }
+            // SAFETY: the layout is not empty.
+            let block = unsafe { Heap.alloc(layout) };
+            // SAFETY: the block was just allocated with the same layout.
+            unsafe { Heap.dealloc(block, layout) };
+            let parts = PARTS.get();
+            parts.is_some_and(|parts| parts.of(block.addr()).is_some())
         };
         let buffer = Layout::array::<u64>(100).unwrap();
         let placed = thread::spawn(move || {

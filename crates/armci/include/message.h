@@ -1,4 +1,4 @@
-/* ARMCI on Hydrant. Made by cbindgen from message.rs of crates/armci/src/c. */
+/* ARMCI on Hydrant. Made by cbindgen from message/mod.rs of crates/armci/src/c. */
 
 #ifndef _MESSAGE_H_
 #define _MESSAGE_H_
@@ -97,6 +97,32 @@ void armci_msg_bcast_scope(int scope, void *buffer, int len, int root);
  * node.
  */
 void armci_msg_clus_brdcst(void *buf, int len);
+
+/**
+ * Waits for all members of a group. Collective over the group.
+ */
+void armci_msg_group_barrier(ARMCI_Group *group);
+
+/**
+ * Broadcasts bytes of a member to the other members of a scope. The root is given by its number
+ * among all processes. Collective over the members of the scope.
+ */
+void armci_msg_group_bcast_scope(int scope, void *buf, int len, int root, ARMCI_Group *group);
+
+/**
+ * Broadcasts bytes from one member of a group to the members after it, by their numbers in the
+ * group. Collective over these members.
+ */
+void armci_grp_clus_brdcst(void *buf,
+                           int len,
+                           int grp_master,
+                           int grp_clus_nproc,
+                           ARMCI_Group *mastergroup);
+
+/**
+ * The neighbours of this process in a binary tree of a scope; -1 for none.
+ */
+void armci_msg_bintree(int scope, int *Root, int *Up, int *Left, int *Right);
 
 /**
  * Combines elements of all processes. The first process gets the result. Collective.
@@ -238,32 +264,6 @@ void armci_exchange_address(void **ptr_ar, int n);
  * As armci_exchange_address, for the members of a group. Collective over the group.
  */
 void armci_exchange_address_grp(void **ptr_arr, int n, ARMCI_Group *group);
-
-/**
- * Waits for all members of a group. Collective over the group.
- */
-void armci_msg_group_barrier(ARMCI_Group *group);
-
-/**
- * Broadcasts bytes of a member to the other members of a scope. The root is given by its number
- * among all processes. Collective over the members of the scope.
- */
-void armci_msg_group_bcast_scope(int scope, void *buf, int len, int root, ARMCI_Group *group);
-
-/**
- * Broadcasts bytes from one member of a group to the members after it, by their numbers in the
- * group. Collective over these members.
- */
-void armci_grp_clus_brdcst(void *buf,
-                           int len,
-                           int grp_master,
-                           int grp_clus_nproc,
-                           ARMCI_Group *mastergroup);
-
-/**
- * The neighbours of this process in a binary tree of a scope; -1 for none.
- */
-void armci_msg_bintree(int scope, int *Root, int *Up, int *Left, int *Right);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -91,14 +91,17 @@ pub(crate) fn is_active() -> bool {
 ///
 /// # Errors
 /// [`Error::Mpi`].
-pub(crate) fn begin(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result<bool> {
+///
+/// # Safety
+/// 1. The arguments are null, or those of the program's `main`.
+pub(crate) unsafe fn begin(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result<bool> {
     let (Some(0), Some(init)) = (query_flag("MPI_Initialized\0"), find("MPI_Init\0")) else {
         return Ok(false);
     };
     // SAFETY: `MPI_Init` has this type in every MPI.
     let init = unsafe { std::mem::transmute::<*mut c_void, InitMpi>(init) };
-    // SAFETY: MPI is not initialized. The arguments are null, or those of the program's `main`: the caller
-    // of ARMCI's function promises that.
+    // SAFETY: MPI is not initialized. The arguments are null, or those of the program's `main`, by
+    // the caller's condition 1.
     check(unsafe { init(argc, argv) }, "initializing it")?;
     Ok(true)
 }

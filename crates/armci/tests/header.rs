@@ -39,7 +39,7 @@ const HEADERS: [HeaderParts; 4] = [
     },
     HeaderParts {
         name: "message.h",
-        sources: &["message.rs"],
+        sources: &["message/mod.rs"],
         guard: "_MESSAGE_H_",
         before: "#include \"armci.h\"",
         after: include_str!("header/message.txt"),

@@ -2,6 +2,10 @@
 //! networks with different protocols.
 
 #![allow(unsafe_code)] // memory is named by its address
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "a block is one step of a program on memory that the test owns"
+)]
 
 use armci::{ACC_LNG, Armci, Error, Handle, Result, Strides, Vector};
 use hydrant::{ConduitKind, Job, JobBuilder, Strategy};

@@ -84,7 +84,7 @@ const KILLED: [(&str, &[&str]); 3] = [
 ];
 
 /// Programs that end their job: the way, the number of processes, the status and the printed words.
-const ENDINGS: [(&str, u32, i32, &[&str]); 24] = [
+const ENDINGS: [(&str, u32, i32, &[&str]); 26] = [
     ("error", 3, 42, &["1: the answer is wrong 42"]),
     ("error_of_none", 2, 1, &["1: nothing 0"]),
     ("assertion_of", 2, 1, &["1: error ival=1", "one == 2"]),
@@ -184,6 +184,24 @@ const ENDINGS: [(&str, u32, i32, &[&str]); 24] = [
         2,
         3,
         &["armci_notify_wait: rank 1 came to the end"],
+    ),
+    (
+        "early_exit",
+        3,
+        249,
+        &[
+            "ARMCI_Finalize: rank 1 is lost",
+            "rank 1 ended with status 0 before it had left the job",
+        ],
+    ),
+    (
+        "early_exit_of_messages",
+        3,
+        249,
+        &[
+            "armci_msg_finalize: rank 1 is lost",
+            "rank 1 ended with status 0 before it had left the job",
+        ],
     ),
 ];
 

@@ -1,6 +1,10 @@
 //! Uses of ARMCI that only Rust has: procedures that panic, calls in handlers, and an early end.
 
 #![allow(unsafe_code)] // memory is named by its address
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "a block is one step of a program on memory that the test owns"
+)]
 
 use std::{
     panic::resume_unwind,

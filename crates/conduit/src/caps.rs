@@ -12,8 +12,8 @@ pub struct Caps {
     /// The costs and limits of registration, if the network can only access registered memory; see
     /// [`RegistrationCaps`].
     pub registration: Option<RegistrationCaps>,
-    /// True if [`AccessKind::Get`](crate::AccessKind::Get) is one-sided. Otherwise it is an error: a
-    /// get is then a message that asks the peer for a write (GM, Firehose §7; cLAN, ARMCI §3).
+    /// True if [`AccessKind::Get`] is one-sided. Otherwise it is an error: a get is then a message
+    /// that asks the peer for a write (GM, Firehose §7; cLAN, ARMCI §3).
     pub reads: bool,
     /// True if [`Key::ANY`] reaches the whole address space of a peer. With registration: true if
     /// the NIC pages, so that [`Key::ANY`] needs no registration.
@@ -24,8 +24,7 @@ pub struct Caps {
     /// True if a peer's store wakes a thread that sleeps until [memory](Sleeper::Memory) changes.
     /// Otherwise a NIC stores, and the store wakes no thread.
     pub stores_wake: bool,
-    /// The atomicity of the network's operations, [`AccessKind::Atomic`](crate::AccessKind::Atomic),
-    /// if it has any.
+    /// The atomicity of the network's operations, [`AccessKind::Atomic`], if it has any.
     pub atomics: Option<Atomicity>,
     /// The most 64-bit arguments of a message.
     pub max_args: usize,

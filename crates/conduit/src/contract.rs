@@ -99,19 +99,17 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
     /// # Safety
     /// Until the operation has ended (see promise 1 of an implementor):
     ///
-    /// 1. [`Access::local`] is valid for [`Access::len`] bytes. With
-    ///    [`AccessKind::Put`](crate::AccessKind::Put) it is readable. With
-    ///    [`AccessKind::Get`](crate::AccessKind::Get) it is writable and nothing else uses it. With
-    ///    [`AccessKind::Atomic`](crate::AccessKind::Atomic) it is an aligned `u64`, writable, and
-    ///    nothing else uses it. For an [inline](crate::RegistrationCaps::inline) put this holds until
-    ///    the call returns.
-    /// 2. With [`AccessKind::Put`](crate::AccessKind::Put) and [`Key::ANY`] as the remote key, the
-    ///    peer tolerates the change of its memory. Under any other key the peer lent the memory for
-    ///    that, and the conduit checks it.
+    /// 1. [`Access::local`] is valid for [`Access::len`] bytes. With [`AccessKind::Put`] it is
+    ///    readable. With [`AccessKind::Get`] it is writable and nothing else uses it. With
+    ///    [`AccessKind::Atomic`] it is an aligned `u64`, writable, and nothing else uses it. For an
+    ///    [inline](crate::RegistrationCaps::inline) put this holds until the call returns.
+    /// 2. With [`AccessKind::Put`] and [`Key::ANY`] as the remote key, the peer tolerates the change
+    ///    of its memory. Under any other key the peer lent the memory for that, and the conduit
+    ///    checks it.
     ///
     /// # Errors
     /// The access's own errors: [`Error::Revoked`], [`Error::OutOfExtent`], [`Error::BadAddress`],
-    /// [`Error::PeerLost`]. With [`AccessKind::Atomic`](crate::AccessKind::Atomic) also these:
+    /// [`Error::PeerLost`]. With [`AccessKind::Atomic`] also these:
     ///
     /// - [`Error::Misaligned`]: nothing was done.
     /// - [`Error::ResultLost`]: it was done, once, and the old value is unknown.

@@ -61,7 +61,7 @@ macro_rules! forward {
         });)*
     };
     (@ Conduit { $($methods:item)* }) => {
-        // SAFETY: an implementor of `Forward` makes the promises of a `Conduit`.
+        // SAFETY: 1. to 4. an implementor of `Forward` makes these promises of a `Conduit`.
         unsafe impl<T: Forward> Conduit for T {
             $($methods)*
 

@@ -37,7 +37,7 @@ const fn request(
 
 /// Messages that no rank sends, each with what is wrong with it. Rank 0 has announced a two-sided message of
 /// [`ANNOUNCED`] bytes, its first, to rank 1.
-const MALFORMED: [(&str, Message<'static>); 15] = [
+const MALFORMED: [(&str, Message<'static>); 18] = [
     (
         "arguments that the conduit's kind does not have",
         request(Message::KINDS, 7, &[1, 2], &[3]),
@@ -87,6 +87,18 @@ const MALFORMED: [(&str, Message<'static>); 15] = [
     (
         "a message asked for that goes to no place",
         request(9, 2, &[1, 1, 0, 0], &[]),
+    ),
+    (
+        "a message asked for under the key of all memory",
+        request(9, 2, &[1, 1, u64::MAX], &[]),
+    ),
+    (
+        "a message asked for under the key of the segment",
+        request(9, 2, &[1, 1, 0], &[]),
+    ),
+    (
+        "a part of a message asked for under the key of all memory",
+        request(9, 2, &[1, 1, u64::MAX, 0, 0, ANNOUNCED, 0], &[]),
     ),
     ("credit for what was not sent", request(9, 6, &[1, 1], &[])),
 ];

@@ -97,7 +97,7 @@ impl Pinned {
         }
         let is_own = peer == self.core.rank();
         if is_own && remote.key == Key::ANY {
-            // SAFETY: the caller's conditions, which are those of `Conduit::post`.
+            // SAFETY: 1. and 2. The caller's conditions 1 and 2.
             return unsafe { self.copy(way, remote.offset, local, len) };
         }
         let is_inline = way == CopyDirection::Out && key == Key::ANY && len <= INLINE;
@@ -167,7 +167,8 @@ impl Pinned {
                 (local_span.part(at, bytes), remote_span.part(at, bytes));
             let landed = match way {
                 CopyDirection::Out if key == Key::ANY => {
-                    // SAFETY: the caller's condition: the memory is readable for `len` bytes.
+                    // SAFETY: 1. The memory is readable for `len` bytes, by condition 1 of
+                    // `Conduit::post`.
                     if !unsafe { pipe.fill(local.0.wrapping_add(at), bytes) } {
                         return Err(local_error(AccessRefusal::BadAddress));
                     }
@@ -210,7 +211,8 @@ impl Pinned {
         local: *mut u8,
         len: usize,
     ) -> Result<Posted, Error> {
-        // SAFETY: the caller's conditions, which are those of `Conduit::post`.
+        // SAFETY: `local` is valid for the copy, by the caller's condition 1. The memory at `addr`
+        // bears the change, by condition 2.
         let copied = match unsafe { upon::copy(std::process::id(), way, local, addr, len) } {
             Err(upon::CopyRefusal::Forbidden) => {
                 let pipe = SelfCopy::new()?;
@@ -271,7 +273,7 @@ unsafe impl Conduit for Pinned {
         len: usize,
         permission: Permission,
     ) -> Result<Key, Error> {
-        // SAFETY: the caller's condition: the memory bears what peers do with the key.
+        // SAFETY: 1. and 2. The caller's conditions 1 and 2.
         unsafe { self.core.table.register(addr.addr(), len, permission) }
     }
 

@@ -65,9 +65,9 @@ impl Pipe {
     /// if the memory is not readable.
     ///
     /// # Safety
-    /// `from` is readable for `len` bytes, or not mapped.
+    /// 1. `from` is readable for `len` bytes, or not mapped.
     pub(crate) unsafe fn fill(&self, from: *const u8, len: usize) -> bool {
-        // SAFETY: the caller's condition: the address is readable, or the kernel returns EFAULT.
+        // SAFETY: the address is readable, or the kernel returns EFAULT, by the caller's condition 1.
         let count = unsafe { libc::write(self.ends.as_raw_fd(), from.cast(), len) };
         if usize::try_from(count) == Ok(len) {
             return true;

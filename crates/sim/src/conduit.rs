@@ -88,11 +88,12 @@ impl Sim {
         let target = self.reachable(peer)?;
         // SAFETY: `place` is only a source of the write; no data is stored into it.
         let place = unsafe { Place::new(from.addr() as u64, len as u64) };
-        // SAFETY: under `Key::ANY` the caller promises that the peer's memory may be overwritten.
+        // SAFETY: under `Key::ANY` the peer tolerates the change of its memory, by condition 2 of
+        // `post`.
         let there = unsafe { Place::new(remote.offset, len as u64) };
         let anywhere = (remote.key == Key::ANY).then_some(there);
         if anywhere.is_some() && peer == self.rank {
-            // SAFETY: the caller promises that `len` bytes at `from` are readable.
+            // SAFETY: `len` bytes at `from` are readable, by condition 1 of `post`.
             let data = unsafe { take(from, len) };
             return onesided::store(fixed, target, there, &data, peer).map(|()| Posted::Done);
         }
@@ -110,7 +111,7 @@ impl Sim {
                 anywhere,
                 local: place,
                 local_key: key,
-                // SAFETY: the caller promises that `len` bytes at `from` are readable.
+                // SAFETY: `len` bytes at `from` are readable, by condition 1 of `post`.
                 data: unsafe { take(from, len) },
                 outcome: Ok(()),
                 paged: false,
@@ -132,7 +133,7 @@ impl Sim {
         let fixed = &self.world.fixed;
         let mut call = self.call();
         let target = self.reachable(peer)?;
-        // SAFETY: the caller leaves `to` to the conduit until the operation is complete.
+        // SAFETY: nothing else uses `to` until the operation has ended, by condition 1 of `post`.
         let place = unsafe { Place::new(to.addr() as u64, len as u64) };
         // SAFETY: `there` is only a source of the read; no data is stored into it.
         let there = unsafe { Place::new(remote.offset, len as u64) };
@@ -208,8 +209,9 @@ unsafe impl Conduit for Sim {
     ) -> Result<Key, Error> {
         let nic = self.world.fixed.profile.nic();
         let costs = self.world.fixed.profile.registration();
-        // SAFETY: the caller promises that peers with the key may write to the memory until it is
-        // deregistered. Deregistration removes the place from the registry.
+        // SAFETY: until the deregistration the memory stays allocated, and only this conduit and
+        // shared-memory accesses touch it, by the caller's conditions 1 and 2. Deregistration
+        // removes the place from the registry.
         let place = unsafe { Place::new(addr.addr() as u64, len as u64) };
         let (_, pages) = place.pages();
         let bytes = pages as u64 * PAGE as u64;
@@ -270,9 +272,9 @@ unsafe impl Conduit for Sim {
 
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
         match access.kind {
-            // SAFETY: the caller's contract is the same as that of `put`.
+            // SAFETY: 1. and 2. The caller's conditions 1 and 2.
             AccessKind::Put => unsafe { self.put(access) },
-            // SAFETY: the caller's contract is the same as that of `get`.
+            // SAFETY: 1. and 2. The caller's conditions 1 and 2.
             AccessKind::Get => unsafe { self.get(access) },
             AccessKind::Atomic(_) => Err(self.world.fixed.caps.no_atomics()),
         }

@@ -95,7 +95,7 @@ impl Smp {
     /// Posts an access to a segment or to foreign memory.
     ///
     /// # Safety
-    /// The conditions of [`Conduit::post`].
+    /// 1. and 2. as [`Conduit::post`].
     unsafe fn access(
         &self,
         peer: Rank,
@@ -106,20 +106,20 @@ impl Smp {
     ) -> Result<Posted, Error> {
         self.shared.alive(peer)?;
         if remote.key != Key::SEGMENT {
-            // SAFETY: this function has the same conditions.
+            // SAFETY: 1. and 2. The caller's conditions 1 and 2.
             return unsafe { transfer::access(&self.shared, peer, way, local, remote, len) };
         }
         let window = &self.shared.windows[peer.index()];
         let offset = usize::try_from(remote.offset).unwrap_or(usize::MAX);
         let copied = match way {
             CopyDirection::Out => {
-                // SAFETY: by the conditions of `post`, `local` is readable for `len` bytes.
+                // SAFETY: `local` is readable for `len` bytes, by the caller's condition 1.
                 let from = unsafe { std::slice::from_raw_parts(local, len) };
                 window.write(offset, from)
             }
             CopyDirection::In => {
-                // SAFETY: by the conditions of `post`, `local` is writable for `len` bytes, and
-                // nothing else uses them.
+                // SAFETY: `local` is writable for `len` bytes and nothing else uses them, by the
+                // caller's condition 1.
                 let to = unsafe { std::slice::from_raw_parts_mut(local, len) };
                 window.read(offset, to)
             }
@@ -207,7 +207,7 @@ unsafe impl Conduit for Smp {
             AccessKind::Get => CopyDirection::In,
             AccessKind::Atomic(_) => return Err(self.shared.caps.no_atomics()),
         };
-        // SAFETY: `post` has the same conditions; `CopyDirection::Out` only reads `local`.
+        // SAFETY: 1. and 2. The caller's conditions 1 and 2. `CopyDirection::Out` only reads `local`.
         unsafe { self.access(peer, way, local, access.remote, len) }
     }
 

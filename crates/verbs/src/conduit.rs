@@ -252,7 +252,7 @@ unsafe impl Conduit for Verbs {
         let slot = self.shared.table.reserve().ok_or_else(exhausted)?;
         let (start, bytes) = (addr.expose_provenance() as u64, len as u64);
         let region = (len > 0).then(|| {
-            // SAFETY: the caller's condition: the memory bears what peers do with the key.
+            // SAFETY: 1. and 2. The caller's conditions 1 and 2.
             let region =
                 unsafe { MemoryRegion::new(self.shared.endpoint.nic(), addr, len, permission) };
             region.map_err(|cause| self.registration_error(&cause, start, bytes, permission))

@@ -153,7 +153,6 @@ impl ReplayMemory {
     /// As long as the slice is used:
     /// 1. The memory lives.
     /// 2. The loan does not end.
-    /// 2. The loan does not end.
     pub(super) unsafe fn lend<'a>(
         &mut self,
         place: MessagePlace,

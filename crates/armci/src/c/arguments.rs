@@ -1,6 +1,9 @@
 //! Conversion of C's arguments to Rust.
 
-use std::ffi::{c_int, c_void};
+use std::{
+    ffi::{c_int, c_void},
+    mem::MaybeUninit,
+};
 
 use super::armci::{ARMCI_Group, armci_giov_t, armci_hdl_t};
 use crate::{
@@ -66,6 +69,7 @@ fn seal(handle: &Handle) -> i32 {
 /// # Safety
 /// 1. `src` and `dst` are null or have a stride for each level.
 /// 2. `count` is null or has one entry more than levels.
+/// 3. No other code writes to the lists while the result lives.
 #[inline(always)] // the most common strides take four comparisons
 pub(super) unsafe fn strides<'a>(
     src: *mut c_int,
@@ -74,15 +78,17 @@ pub(super) unsafe fn strides<'a>(
     levels: c_int,
 ) -> Result<Strides<'a>> {
     if levels != 1 || src.is_null() || dst.is_null() || count.is_null() {
-        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
+        // SAFETY: 1. to 3. The caller's conditions 1 to 3.
         return unsafe { strides_of_any(src, dst, count, levels) };
     }
-    // SAFETY: the list has a stride for the only level, by the caller's condition 1.
+    // SAFETY: the list has a stride for the only level, by the caller's condition 1. No other code
+    // writes to it, by condition 3.
     let list = |list: *mut c_int| unsafe { std::slice::from_raw_parts(list, 1) };
     Ok(Strides {
         src: list(src),
         dst: list(dst),
-        // SAFETY: `count` has two entries, by the caller's condition 2.
+        // SAFETY: `count` has two entries, by the caller's condition 2. No other code writes to
+        // them, by condition 3.
         count: unsafe { std::slice::from_raw_parts(count, 2) },
     })
 }
@@ -90,7 +96,7 @@ pub(super) unsafe fn strides<'a>(
 /// As [`strides`], for any number of levels.
 ///
 /// # Safety
-/// 1. and 2. as [`strides`].
+/// 1. to 3. as [`strides`].
 #[inline(never)]
 unsafe fn strides_of_any<'a>(
     src: *mut c_int,
@@ -107,13 +113,15 @@ unsafe fn strides_of_any<'a>(
             return Ok(&[]);
         }
         not_null(list, what)?;
-        // SAFETY: the list has a stride for each level, by the caller's condition 1.
+        // SAFETY: the list has a stride for each level, by the caller's condition 1. No other code
+        // writes to it, by condition 3.
         Ok(unsafe { std::slice::from_raw_parts(list, number) })
     };
     Ok(Strides {
         src: list(src, "the list of strides of the source")?,
         dst: list(dst, "the list of strides of the destination")?,
-        // SAFETY: `count` has one entry more than levels, by the caller's condition 2.
+        // SAFETY: `count` has one entry more than levels, by the caller's condition 2. No other
+        // code writes to it, by condition 3.
         count: unsafe { std::slice::from_raw_parts(count, number + 1) },
     })
 }
@@ -123,13 +131,15 @@ unsafe fn strides_of_any<'a>(
 /// # Safety
 /// 1. `descriptors` is null or has `len` entries.
 /// 2. The lists of each descriptor are null or as long as it says.
+/// 3. No other code writes to the descriptors and lists while the result lives.
 pub(super) unsafe fn vectors<'a>(
     descriptors: *mut armci_giov_t,
     len: c_int,
 ) -> Result<Vec<Vector<'a>>> {
     let len = count(len.into(), 1, "the number of descriptors")?;
     not_null(descriptors, "the list of descriptors")?;
-    // SAFETY: the list has `len` descriptors, by the caller's condition 1.
+    // SAFETY: the list has `len` descriptors, by the caller's condition 1. No other code writes to
+    // it, by condition 3.
     let descriptors = unsafe { std::slice::from_raw_parts(descriptors, len) };
     let vector = |it: &armci_giov_t| {
         not_null(it.src_ptr_array, "a list of sources")?;
@@ -139,7 +149,8 @@ pub(super) unsafe fn vectors<'a>(
             1,
             "the number of runs of a descriptor",
         )?;
-        // SAFETY: each list is as long as the descriptor says, by the caller's condition 2.
+        // SAFETY: each list is as long as the descriptor says, by the caller's condition 2. No
+        // other code writes to it, by condition 3.
         let list =
             |list: *mut *mut c_void| unsafe { std::slice::from_raw_parts(list.cast(), runs) };
         Ok(Vector {
@@ -154,9 +165,56 @@ pub(super) unsafe fn vectors<'a>(
 /// The group that C names.
 ///
 /// # Safety
-/// 1. `group` is null or points to a group.
+/// If `group` is not null:
+/// 1. It points to a group.
+/// 2. No other code writes to the group meanwhile.
 pub(super) unsafe fn group_at(group: *mut ARMCI_Group) -> Result<Group> {
     not_null(group, "a group")?;
-    // SAFETY: `group` is not null, so it points to a group, by the caller's condition 1.
+    // SAFETY: `group` is not null. It points to a group that no other code writes to, by the
+    // caller's conditions 1 and 2.
     Ok(Group(unsafe { *group }))
+}
+
+/// The room for a result, which C passes.
+///
+/// # Safety
+/// If `at` is not null:
+/// 1. It is aligned and writable for a `T`.
+/// 2. No other code uses it while the result lives.
+#[inline]
+pub(super) unsafe fn room<'a, T>(at: *mut T, what: &'static str) -> Result<&'a mut MaybeUninit<T>> {
+    not_null(at, what)?;
+    // SAFETY: `at` is not null. It is writable for a `T`, and no other code uses it, by the
+    // caller's conditions 1 and 2.
+    Ok(unsafe { &mut *at.cast::<MaybeUninit<T>>() })
+}
+
+/// Bytes of C that may be changed.
+///
+/// # Safety
+/// If `len` is not 0:
+/// 1. `at` is null, or readable and writable for `len` bytes.
+/// 2. No other code uses the bytes while the result lives.
+pub(super) unsafe fn bytes<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8]> {
+    if len == 0 {
+        return Ok(&mut []);
+    }
+    not_null(at, "a buffer")?;
+    // SAFETY: `at` has `len` bytes that no other code uses, by the caller's conditions 1 and 2.
+    Ok(unsafe { std::slice::from_raw_parts_mut(at.cast(), len) })
+}
+
+/// Bytes of C that are only read. Other threads may read them too.
+///
+/// # Safety
+/// If `len` is not 0:
+/// 1. `at` is null, or readable for `len` bytes.
+/// 2. No other code writes to the bytes while the result lives.
+pub(super) unsafe fn read_bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    not_null(at, "a buffer")?;
+    // SAFETY: `at` has `len` bytes that no other code writes to, by the caller's conditions 1 and 2.
+    Ok(unsafe { std::slice::from_raw_parts(at.cast(), len) })
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ffi::c_int, sync::Arc};
 use parking_lot::Mutex;
 
 use super::{
-    arguments::group_at,
+    arguments::{group_at, room},
     armci::ARMCI_Group,
     communicators,
     process::{armci, call, call_or_die, code},
@@ -32,12 +32,14 @@ pub unsafe extern "C" fn ARMCIX_Group_split(
     key: c_int,
     new_group: *mut ARMCI_Group,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCIX_Group_split", |armci| unsafe {
-        not_null(new_group, "where a group goes")?;
-        *new_group = -1;
-        if let Some(group) = armci.group_split(group_at(parent)?, color, key)? {
-            *new_group = group.0;
+    call("ARMCIX_Group_split", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for the parent.
+        let parent = unsafe { group_at(parent) };
+        // SAFETY: 1. and 2. C1 and C2, for the new group.
+        let new_group = unsafe { room(new_group, "where a group goes") }?;
+        new_group.write(-1);
+        if let Some(group) = armci.group_split(parent?, color, key)? {
+            new_group.write(group.0);
             communicators::add(armci, group)?;
         }
         Ok(())
@@ -50,7 +52,7 @@ pub unsafe extern "C" fn ARMCIX_Group_dup(
     parent: *mut ARMCI_Group,
     new_group: *mut ARMCI_Group,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
+    // SAFETY: C1 and C2 of the caller are those of the called function.
     unsafe { ARMCIX_Group_split(parent, 0, 0, new_group) }
 }
 
@@ -62,8 +64,9 @@ pub unsafe extern "C" fn ARMCIX_Create_mutexes_hdl(
 ) -> armcix_mutex_hdl_t {
     let mut made = std::ptr::null_mut();
     let mut act = || -> Result<()> {
-        // SAFETY: C's caller passes pointers as the header says.
-        let set = armci()?.create_mutex_set(count, unsafe { group_at(pgroup)? })?;
+        // SAFETY: 1. and 2. C1 and C2, for the group.
+        let group = unsafe { group_at(pgroup) };
+        let set = armci()?.create_mutex_set(count, group?)?;
         let set = Arc::new(armcix_mutex_hdl_s(set));
         made = Arc::as_ptr(&set).cast_mut();
         SETS.lock().insert(made.addr(), set);

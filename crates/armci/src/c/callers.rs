@@ -130,8 +130,10 @@ fn frame_of_this(variable: &usize) -> usize {
 /// The bounds of the thread's stack, as the system knows them.
 fn ask_for_stack() -> Option<(usize, usize)> {
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
+    // SAFETY: the call has no conditions.
+    let thread = unsafe { libc::pthread_self() };
     // SAFETY: the thread is this one, and `attributes` has room.
-    let got = unsafe { libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) };
+    let got = unsafe { libc::pthread_getattr_np(thread, attributes.as_mut_ptr()) };
     if got != 0 {
         return None;
     }

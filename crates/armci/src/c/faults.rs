@@ -104,8 +104,10 @@ fn own_code() -> Option<Range<usize>> {
 }
 
 extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the system passes the description of the signal.
-    let address = unsafe { (*info).si_addr() } as usize;
+    // SAFETY: the system passes the description of the signal, which no other code writes to.
+    let description = unsafe { &*info };
+    // SAFETY: a fault's description has an address.
+    let address = unsafe { description.si_addr() } as usize;
     // SAFETY: 1. The system passes the context to this handler.
     let registers = unsafe { registers(context) };
     if let (Some((code, me)), Some(registers)) = (KNOWN.get(), registers)
@@ -133,8 +135,7 @@ extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
         _ => {
             // SAFETY: this sets the default action of a valid signal.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
-            // SAFETY: the system passes the description of the signal.
-            if unsafe { (*info).si_code } <= 0 {
+            if description.si_code <= 0 {
                 // A process sent the signal, so it does not come again.
                 // SAFETY: this ends the process, as the signal that was sent would have done.
                 unsafe { libc::raise(signal) };
@@ -160,10 +161,10 @@ fn is_ours(code: &Range<usize>, registers: &FaultRegisters) -> bool {
         iov_base: ptr::with_exposed_provenance_mut(registers.stack),
         iov_len: size_of::<usize>(),
     };
+    // SAFETY: the call has no conditions.
+    let pid = unsafe { libc::getpid() };
     // SAFETY: the call writes only to `top`, and only reads the stack.
-    let read = unsafe {
-        libc::process_vm_readv(libc::getpid(), &raw const own, 1, &raw const stack, 1, 0)
-    };
+    let read = unsafe { libc::process_vm_readv(pid, &raw const own, 1, &raw const stack, 1, 0) };
     read == size_of::<usize>() as isize && code.contains(&top)
 }
 

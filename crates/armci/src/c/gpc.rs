@@ -87,8 +87,8 @@ pub unsafe extern "C" fn ARMCI_Gpc_register(func: gpc_func_t) -> c_int {
                 reply,
             } = request;
             let (mut rhsize, mut rdsize) = (0, 0);
-            // SAFETY: all buffers live while the procedure runs. C's caller promises that the
-            // procedure is sound.
+            // SAFETY: C4 of the caller that registered the procedure. All buffers live while the
+            // procedure runs, are as long as it is told, and are used by no other code.
             let ended = unsafe {
                 func(
                     me,
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn ARMCI_Gpc_exec(
                 return Ok(&[]);
             }
             not_null(at, what)?;
-            // SAFETY: C's caller passes `len` bytes.
+            // SAFETY: `at` has `len` bytes that no other code writes to, by C1 and C2.
             Ok(unsafe { slice::from_raw_parts(at.cast(), bytes) })
         };
         let header = given(hdr, hlen, HEADER, "the header of a call")?;
@@ -206,10 +206,10 @@ pub unsafe extern "C" fn ARMCI_Gpc_exec(
                 not_null(at, "the room for a reply")?;
             }
         }
-        // SAFETY: C's caller passes null or a handle.
+        // SAFETY: `nbh` is null or a handle that no other code uses, by C1 and C2.
         let Some(handle) = (unsafe { nbh.as_mut() }) else {
             let reply = armci.execute(h, p, header, data, lengths)?;
-            // SAFETY: 1. The reply is no longer than the room that C's caller passes.
+            // SAFETY: 1. The reply is no longer than the room, which C1 grants.
             unsafe { write_reply(reply, rhdr, rdata) };
             return Ok(());
         };
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn ARMCI_Gpc_get_dlen() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_init_handle(nbh: *mut gpc_hdl_t) {
     if !nbh.is_null() {
-        // SAFETY: C's caller passes room for a handle.
+        // SAFETY: `nbh` is writable for a handle, by C1, and no other code uses it, by C2.
         unsafe { nbh.write_bytes(0, 1) };
     }
 }
@@ -259,13 +259,14 @@ pub unsafe extern "C" fn ARMCI_Gpc_init_handle(nbh: *mut gpc_hdl_t) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_wait(nbh: *mut gpc_hdl_t) {
     let act = || -> Result<()> {
-        // SAFETY: C's caller passes null or a handle.
+        // SAFETY: `nbh` is null or a handle that no other code uses, by C1 and C2.
         let handle = unsafe { nbh.as_mut() }.ok_or(Error::Null { what: "a handle" })?;
         let [name, number, ..] = std::mem::take(&mut handle.ahdl.data);
         if name != 0
             && let Some(reply) = armci()?.wait_executed(name, number)?
         {
-            // SAFETY: 1. The reply is no longer than the room that C's caller passed.
+            // SAFETY: 1. The reply is no longer than the room of the call, which C1 grants until
+            // now, as C2 says.
             unsafe { write_reply(reply, handle.rhdr, handle.rdata) };
         }
         Ok(())

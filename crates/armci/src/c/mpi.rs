@@ -25,7 +25,7 @@ pub unsafe extern "C" fn ARMCI_Init_mpi_comm(comm: usize) -> c_int {
 /// As ARMCI_Init_mpi_comm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PARMCI_Init_mpi_comm(comm: usize) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
+    // SAFETY: the called function has no conditions.
     unsafe { ARMCI_Init_mpi_comm(comm) }
 }
 
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn ARMCI_Init_thread_comm(_armci_requested: c_int, comm: u
 /// As ARMCI_Init_thread_comm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PARMCI_Init_thread_comm(armci_requested: c_int, comm: usize) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
+    // SAFETY: the called function has no conditions.
     unsafe { ARMCI_Init_thread_comm(armci_requested, comm) }
 }
 
@@ -56,9 +56,10 @@ pub unsafe extern "C" fn armci_msg_init_comm(comm: usize) {
 /// use it and must not free it. Returns `MPI_COMM_NULL` if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_group_comm(group: *mut ARMCI_Group) -> usize {
-    // SAFETY: C's caller passes pointers as the header says.
-    let act = || unsafe { communicators::of(armci()?, group_at(group)?) };
-    match act() {
+    // SAFETY: 1. and 2. C1 and C2, for the group.
+    let group = unsafe { group_at(group) };
+    let found = armci().and_then(|armci| communicators::of(armci, group?));
+    match found {
         Ok(communicator) => communicator.0,
         Err(cause) => {
             code("armci_group_comm", Err(cause));

@@ -19,9 +19,9 @@ unsafe fn begin(
     nb_handle: *mut armci_hdl_t,
     act: impl FnOnce(&Armci, Option<&mut Handle>) -> Result<()>,
 ) -> c_int {
-    // SAFETY: 1. The caller's condition 1.
-    call(function, |armci| unsafe {
-        handle(nb_handle, Unknown::Fresh, |handle| act(armci, handle))
+    call(function, |armci| {
+        // SAFETY: 1. The caller's condition 1.
+        unsafe { handle(nb_handle, Unknown::Fresh, |handle| act(armci, handle)) }
     })
 }
 
@@ -34,12 +34,12 @@ pub unsafe extern "C" fn ARMCI_NbPut(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbPut", nb_handle, |armci, handle| {
-            armci.put_nb(src.cast(), dst.cast(), bytes, proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. and 2. C1 and C2, for both sides.
+        unsafe { armci.put_nb(src.cast(), dst.cast(), bytes, proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbPut", nb_handle, act) }
 }
 
 /// Begins ARMCI_Get.
@@ -51,12 +51,12 @@ pub unsafe extern "C" fn ARMCI_NbGet(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbGet", nb_handle, |armci, handle| {
-            armci.get_nb(src.cast(), dst.cast(), bytes, proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. and 2. C1 and C2, for both sides.
+        unsafe { armci.get_nb(src.cast(), dst.cast(), bytes, proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbGet", nb_handle, act) }
 }
 
 /// Begins ARMCI_PutS.
@@ -71,13 +71,14 @@ pub unsafe extern "C" fn ARMCI_NbPutS(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbPutS", nb_handle, |armci, handle| {
-            let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-            armci.put_strided_nb(src_ptr.cast(), dst_ptr.cast(), strides, proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. to 3. C1 and C2, for the lists of strides and counts.
+        let strides = unsafe { strides(src_stride_arr, dst_stride_arr, count, stride_levels) }?;
+        // SAFETY: 1. and 2. C1 and C2, for both sides.
+        unsafe { armci.put_strided_nb(src_ptr.cast(), dst_ptr.cast(), strides, proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbPutS", nb_handle, act) }
 }
 
 /// Begins ARMCI_GetS.
@@ -92,13 +93,14 @@ pub unsafe extern "C" fn ARMCI_NbGetS(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbGetS", nb_handle, |armci, handle| {
-            let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-            armci.get_strided_nb(src_ptr.cast(), dst_ptr.cast(), strides, proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. to 3. C1 and C2, for the lists of strides and counts.
+        let strides = unsafe { strides(src_stride_arr, dst_stride_arr, count, stride_levels) }?;
+        // SAFETY: 1. and 2. C1 and C2, for both sides.
+        unsafe { armci.get_strided_nb(src_ptr.cast(), dst_ptr.cast(), strides, proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbGetS", nb_handle, act) }
 }
 
 /// Begins ARMCI_PutV.
@@ -109,13 +111,14 @@ pub unsafe extern "C" fn ARMCI_NbPutV(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbPutV", nb_handle, |armci, handle| {
-            let vectors = vectors(darr, len)?;
-            armci.put_vector_nb(&vectors, proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. to 3. C1 and C2, for the descriptors and their lists.
+        let vectors = unsafe { vectors(darr, len) }?;
+        // SAFETY: 1. and 2. C1 and C2, for each run.
+        unsafe { armci.put_vector_nb(&vectors, proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbPutV", nb_handle, act) }
 }
 
 /// Begins ARMCI_GetV.
@@ -126,13 +129,14 @@ pub unsafe extern "C" fn ARMCI_NbGetV(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbGetV", nb_handle, |armci, handle| {
-            let vectors = vectors(darr, len)?;
-            armci.get_vector_nb(&vectors, proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. to 3. C1 and C2, for the descriptors and their lists.
+        let vectors = unsafe { vectors(darr, len) }?;
+        // SAFETY: 1. and 2. C1 and C2, for each run.
+        unsafe { armci.get_vector_nb(&vectors, proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbGetV", nb_handle, act) }
 }
 
 /// Begins ARMCI_Acc.
@@ -146,18 +150,19 @@ pub unsafe extern "C" fn ARMCI_NbAcc(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbAcc", nb_handle, |armci, handle| {
-            let scale = Armci::scale(optype, scale.cast())?;
-            let whole = Strides {
-                src: &[],
-                dst: &[],
-                count: &[bytes],
-            };
-            armci.accumulate_strided_nb(&scale, src.cast(), dst.cast(), whole, proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. C1, for the scale.
+        let scale = unsafe { Armci::scale(optype, scale.cast()) }?;
+        let whole = Strides {
+            src: &[],
+            dst: &[],
+            count: &[bytes],
+        };
+        // SAFETY: 1. and 2. C1 and C2, for both sides.
+        unsafe { armci.accumulate_strided_nb(&scale, src.cast(), dst.cast(), whole, proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbAcc", nb_handle, act) }
 }
 
 /// Begins ARMCI_AccS.
@@ -174,15 +179,17 @@ pub unsafe extern "C" fn ARMCI_NbAccS(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbAccS", nb_handle, |armci, handle| {
-            let scale = Armci::scale(optype, scale.cast())?;
-            let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-            let (src, dst) = (src_ptr.cast(), dst_ptr.cast());
-            armci.accumulate_strided_nb(&scale, src, dst, strides, proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. C1, for the scale.
+        let scale = unsafe { Armci::scale(optype, scale.cast()) }?;
+        // SAFETY: 1. to 3. C1 and C2, for the lists of strides and counts.
+        let strides = unsafe { strides(src_stride_arr, dst_stride_arr, count, stride_levels) }?;
+        let (src, dst) = (src_ptr.cast(), dst_ptr.cast());
+        // SAFETY: 1. and 2. C1 and C2, for both sides.
+        unsafe { armci.accumulate_strided_nb(&scale, src, dst, strides, proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbAccS", nb_handle, act) }
 }
 
 /// Begins ARMCI_AccV.
@@ -195,22 +202,24 @@ pub unsafe extern "C" fn ARMCI_NbAccV(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbAccV", nb_handle, |armci, handle| {
-            let scale = Armci::scale(op, scale.cast())?;
-            let vectors = vectors(darr, len)?;
-            armci.accumulate_vector_nb(&scale, &vectors, proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. C1, for the scale.
+        let scale = unsafe { Armci::scale(op, scale.cast()) }?;
+        // SAFETY: 1. to 3. C1 and C2, for the descriptors and their lists.
+        let vectors = unsafe { vectors(darr, len) }?;
+        // SAFETY: 1. and 2. C1 and C2, for each run.
+        unsafe { armci.accumulate_vector_nb(&scale, &vectors, proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbAccV", nb_handle, act) }
 }
 
 /// Waits for the operations that began with a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Wait(nb_handle: *mut armci_hdl_t) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_Wait", |armci| unsafe {
-        handle(nb_handle, Unknown::Refused, |handle| armci.wait(handle))
+    call("ARMCI_Wait", |armci| {
+        // SAFETY: 1. C1 and C2, for the handle.
+        unsafe { handle(nb_handle, Unknown::Refused, |handle| armci.wait(handle)) }
     })
 }
 
@@ -220,12 +229,9 @@ pub unsafe extern "C" fn ARMCI_Test(nb_handle: *mut armci_hdl_t) -> c_int {
     let mut done = true;
     let mut act = || -> Result<()> {
         let armci = armci()?;
-        // SAFETY: C's caller passes pointers as the header says.
-        done = unsafe {
-            handle(nb_handle, Unknown::Refused, |handle| {
-                handle.map_or(Ok(true), |it| armci.test(it))
-            })
-        }?;
+        let test = |handle: Option<&mut Handle>| handle.map_or(Ok(true), |it| armci.test(it));
+        // SAFETY: 1. C1 and C2, for the handle.
+        done = unsafe { handle(nb_handle, Unknown::Refused, test) }?;
         Ok(())
     };
     match code("ARMCI_Test", act()) {
@@ -249,26 +255,24 @@ pub unsafe extern "C" fn ARMCI_WaitProc(proc: c_int) -> c_int {
 /// Makes a handle gather the operations that begin with it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_SET_AGGREGATE_HANDLE(nb_handle: *mut armci_hdl_t) {
-    let act = || -> Result<_> {
-        // SAFETY: C's caller passes pointers as the header says.
-        unsafe {
-            handle(nb_handle, Unknown::Fresh, |handle| {
-                handle.ok_or(Error::Null { what: "a handle" })?.is_aggregate = 1;
-                Ok(())
-            })
-        }
+    let mark = |handle: Option<&mut Handle>| -> Result<()> {
+        handle.ok_or(Error::Null { what: "a handle" })?.is_aggregate = 1;
+        Ok(())
     };
-    or_die("ARMCI_SET_AGGREGATE_HANDLE", act());
+    // SAFETY: 1. C1 and C2, for the handle.
+    let marked = unsafe { handle(nb_handle, Unknown::Fresh, mark) };
+    or_die("ARMCI_SET_AGGREGATE_HANDLE", marked);
 }
 
 /// Sends the operations that a handle gathered, and stops it from gathering.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_UNSET_AGGREGATE_HANDLE(nb_handle: *mut armci_hdl_t) {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_UNSET_AGGREGATE_HANDLE", |armci| unsafe {
-        handle(nb_handle, Unknown::Refused, |handle| {
+    call_or_die("ARMCI_UNSET_AGGREGATE_HANDLE", |armci| {
+        let stop = |handle: Option<&mut Handle>| {
             armci.stop_gathering(handle.ok_or(Error::Null { what: "a handle" })?)
-        })
+        };
+        // SAFETY: 1. C1 and C2, for the handle.
+        unsafe { handle(nb_handle, Unknown::Refused, stop) }
     });
 }
 
@@ -280,12 +284,12 @@ pub unsafe extern "C" fn ARMCI_NbPutValueInt(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbPutValueInt", nb_handle, |armci, handle| {
-            armci.put_value_nb(src, dst.cast(), proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. C1 and C2, for a value of this process.
+        unsafe { armci.put_value_nb(src, dst.cast(), proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbPutValueInt", nb_handle, act) }
 }
 
 /// Begins ARMCI_PutValueLong.
@@ -296,12 +300,12 @@ pub unsafe extern "C" fn ARMCI_NbPutValueLong(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbPutValueLong", nb_handle, |armci, handle| {
-            armci.put_value_nb(src, dst.cast(), proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. C1 and C2, for a value of this process.
+        unsafe { armci.put_value_nb(src, dst.cast(), proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbPutValueLong", nb_handle, act) }
 }
 
 /// Begins ARMCI_PutValueFloat.
@@ -312,12 +316,12 @@ pub unsafe extern "C" fn ARMCI_NbPutValueFloat(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbPutValueFloat", nb_handle, |armci, handle| {
-            armci.put_value_nb(src, dst.cast(), proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. C1 and C2, for a value of this process.
+        unsafe { armci.put_value_nb(src, dst.cast(), proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbPutValueFloat", nb_handle, act) }
 }
 
 /// Begins ARMCI_PutValueDouble.
@@ -328,10 +332,10 @@ pub unsafe extern "C" fn ARMCI_NbPutValueDouble(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    unsafe {
-        begin("ARMCI_NbPutValueDouble", nb_handle, |armci, handle| {
-            armci.put_value_nb(src, dst.cast(), proc, handle)
-        })
-    }
+    let act = |armci: &Armci, handle: Option<&mut Handle>| {
+        // SAFETY: 1. C1 and C2, for a value of this process.
+        unsafe { armci.put_value_nb(src, dst.cast(), proc, handle) }
+    };
+    // SAFETY: 1. C1 and C2, for the handle.
+    unsafe { begin("ARMCI_NbPutValueDouble", nb_handle, act) }
 }

@@ -17,7 +17,7 @@ macro_rules! profiled {
         #[doc = concat!("As `", stringify!($name), "`.")]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $profiled($($argument: $type),*) $(-> $result)? {
-            // SAFETY: C's caller passes pointers as the header says.
+            // SAFETY: C1 to C5 of the caller are those of the called function.
             unsafe { $module::$name($($argument),*) }
         }
     )*};

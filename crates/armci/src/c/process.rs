@@ -107,10 +107,14 @@ pub(super) fn begin_messages(given: Option<Communicator>) -> Result<()> {
 }
 
 /// Begins MPI before ARMCI joins the job, if the program has MPI and has not begun it.
-pub(super) fn begin_mpi(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result<bool> {
+///
+/// # Safety
+/// 1. The arguments are null, or those of the program's `main`.
+pub(super) unsafe fn begin_mpi(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result<bool> {
     let _counts = INITIALIZED.lock();
     if MESSAGES.load(Acquire).is_null() {
-        mpi::begin(argc, argv)
+        // SAFETY: 1. The caller's condition 1.
+        unsafe { mpi::begin(argc, argv) }
     } else {
         Ok(false)
     }
@@ -222,7 +226,10 @@ fn end_job() -> Result<()> {
         return Ok(());
     }
     let ended = messages()?.job().finalize();
-    MESSAGES.store(ptr::null_mut(), Release);
+    // After a loss the job stays known, so that `or_die` tells the launcher why this process fails.
+    if !matches!(ended, Err(hydrant::Error::PeerLost(_))) {
+        MESSAGES.store(ptr::null_mut(), Release);
+    }
     ended?;
     communicators::end()?;
     ENDED_WELL.store(true, Release);

@@ -9,7 +9,7 @@ use super::{
     process::{armci, call, call_or_die, code, or_die},
 };
 use crate::{
-    Armci, Error, Result, Rmw,
+    Armci, Error, Result, Rmw, Word,
     error::{count, not_null},
 };
 
@@ -30,9 +30,9 @@ pub unsafe extern "C" fn ARMCI_Put(
     bytes: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_Put", |armci| unsafe {
-        armci.put(src.cast(), dst.cast(), bytes, proc)
+    call("ARMCI_Put", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for both sides.
+        unsafe { armci.put(src.cast(), dst.cast(), bytes, proc) }
     })
 }
 
@@ -44,9 +44,9 @@ pub unsafe extern "C" fn ARMCI_Get(
     bytes: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_Get", |armci| unsafe {
-        armci.get(src.cast(), dst.cast(), bytes, proc)
+    call("ARMCI_Get", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for both sides.
+        unsafe { armci.get(src.cast(), dst.cast(), bytes, proc) }
     })
 }
 
@@ -60,9 +60,9 @@ pub unsafe extern "C" fn ARMCI_Put_flag(
     v: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_Put_flag", |armci| unsafe {
-        armci.put_flag((src.cast(), dst.cast()), bytes, (f, v), proc)
+    call("ARMCI_Put_flag", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for both sides and the flag.
+        unsafe { armci.put_flag((src.cast(), dst.cast()), bytes, (f, v), proc) }
     })
 }
 
@@ -76,15 +76,11 @@ pub unsafe extern "C" fn ARMCI_Acc(
     bytes: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_Acc", |armci| unsafe {
-        armci.accumulate(
-            &Armci::scale(optype, scale.cast())?,
-            src.cast(),
-            dst.cast(),
-            bytes,
-            proc,
-        )
+    call("ARMCI_Acc", |armci| {
+        // SAFETY: 1. C1, for the scale.
+        let scale = unsafe { Armci::scale(optype, scale.cast()) }?;
+        // SAFETY: 1. and 2. C1 and C2, for both sides.
+        unsafe { armci.accumulate(&scale, src.cast(), dst.cast(), bytes, proc) }
     })
 }
 
@@ -99,10 +95,11 @@ pub unsafe extern "C" fn ARMCI_PutS(
     stride_levels: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_PutS", |armci| unsafe {
-        let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-        armci.put_strided(src_ptr.cast(), dst_ptr.cast(), strides, proc)
+    call("ARMCI_PutS", |armci| {
+        // SAFETY: 1. to 3. C1 and C2, for the lists of strides and counts.
+        let strides = unsafe { strides(src_stride_arr, dst_stride_arr, count, stride_levels) }?;
+        // SAFETY: 1. and 2. C1 and C2, for both sides.
+        unsafe { armci.put_strided(src_ptr.cast(), dst_ptr.cast(), strides, proc) }
     })
 }
 
@@ -117,10 +114,11 @@ pub unsafe extern "C" fn ARMCI_GetS(
     stride_levels: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_GetS", |armci| unsafe {
-        let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-        armci.get_strided(src_ptr.cast(), dst_ptr.cast(), strides, proc)
+    call("ARMCI_GetS", |armci| {
+        // SAFETY: 1. to 3. C1 and C2, for the lists of strides and counts.
+        let strides = unsafe { strides(src_stride_arr, dst_stride_arr, count, stride_levels) }?;
+        // SAFETY: 1. and 2. C1 and C2, for both sides.
+        unsafe { armci.get_strided(src_ptr.cast(), dst_ptr.cast(), strides, proc) }
     })
 }
 
@@ -137,11 +135,13 @@ pub unsafe extern "C" fn ARMCI_AccS(
     stride_levels: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_AccS", |armci| unsafe {
-        let scale = Armci::scale(optype, scale.cast())?;
-        let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-        armci.accumulate_strided(&scale, src_ptr.cast(), dst_ptr.cast(), strides, proc)
+    call("ARMCI_AccS", |armci| {
+        // SAFETY: 1. C1, for the scale.
+        let scale = unsafe { Armci::scale(optype, scale.cast()) }?;
+        // SAFETY: 1. to 3. C1 and C2, for the lists of strides and counts.
+        let strides = unsafe { strides(src_stride_arr, dst_stride_arr, count, stride_levels) }?;
+        // SAFETY: 1. and 2. C1 and C2, for both sides.
+        unsafe { armci.accumulate_strided(&scale, src_ptr.cast(), dst_ptr.cast(), strides, proc) }
     })
 }
 
@@ -158,10 +158,13 @@ pub unsafe extern "C" fn ARMCI_PutS_flag(
     val: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_PutS_flag", |armci| unsafe {
-        let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-        armci.put_strided_flag((src_ptr.cast(), dst_ptr.cast()), strides, (flag, val), proc)
+    call("ARMCI_PutS_flag", |armci| {
+        // SAFETY: 1. to 3. C1 and C2, for the lists of strides and counts.
+        let strides = unsafe { strides(src_stride_arr, dst_stride_arr, count, stride_levels) }?;
+        // SAFETY: 1. and 2. C1 and C2, for both sides and the flag.
+        unsafe {
+            armci.put_strided_flag((src_ptr.cast(), dst_ptr.cast()), strides, (flag, val), proc)
+        }
     })
 }
 
@@ -178,10 +181,13 @@ pub unsafe extern "C" fn ARMCI_PutS_flag_dir(
     val: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_PutS_flag_dir", |armci| unsafe {
-        let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-        armci.put_strided_flag((src_ptr.cast(), dst_ptr.cast()), strides, (flag, val), proc)
+    call("ARMCI_PutS_flag_dir", |armci| {
+        // SAFETY: 1. to 3. C1 and C2, for the lists of strides and counts.
+        let strides = unsafe { strides(src_stride_arr, dst_stride_arr, count, stride_levels) }?;
+        // SAFETY: 1. and 2. C1 and C2, for both sides and the flag.
+        unsafe {
+            armci.put_strided_flag((src_ptr.cast(), dst_ptr.cast()), strides, (flag, val), proc)
+        }
     })
 }
 
@@ -196,9 +202,9 @@ pub unsafe extern "C" fn armci_write_strided(
     buf: *mut c_char,
 ) {
     let act = || -> Result<()> {
-        // SAFETY: C's caller passes pointers as the header says.
-        let strides = unsafe { strides(stride_arr, stride_arr, count, stride_levels)? };
-        // SAFETY: C's caller passes pointers as the header says.
+        // SAFETY: 1. to 3. C1 and C2, for the lists of strides and counts.
+        let strides = unsafe { strides(stride_arr, stride_arr, count, stride_levels) }?;
+        // SAFETY: 1. C1, for each run and the buffer. 2. C2, and the two do not overlap.
         unsafe { strides.pack(ptr.cast(), buf.cast()) }
     };
     or_die("armci_write_strided", act());
@@ -215,9 +221,9 @@ pub unsafe extern "C" fn armci_read_strided(
     buf: *mut c_char,
 ) {
     let act = || -> Result<()> {
-        // SAFETY: C's caller passes pointers as the header says.
-        let strides = unsafe { strides(stride_arr, stride_arr, count, stride_levels)? };
-        // SAFETY: C's caller passes pointers as the header says.
+        // SAFETY: 1. to 3. C1 and C2, for the lists of strides and counts.
+        let strides = unsafe { strides(stride_arr, stride_arr, count, stride_levels) }?;
+        // SAFETY: 1. C1, for each run and the buffer. 2. C2, and the two do not overlap.
         unsafe { strides.unpack(ptr.cast(), buf.cast()) }
     };
     or_die("armci_read_strided", act());
@@ -226,18 +232,22 @@ pub unsafe extern "C" fn armci_read_strided(
 /// Puts runs of bytes to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_PutV(darr: *mut armci_giov_t, len: c_int, proc: c_int) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_PutV", |armci| unsafe {
-        armci.put_vector(&vectors(darr, len)?, proc)
+    call("ARMCI_PutV", |armci| {
+        // SAFETY: 1. to 3. C1 and C2, for the descriptors and their lists.
+        let vectors = unsafe { vectors(darr, len) }?;
+        // SAFETY: 1. and 2. C1 and C2, for each run.
+        unsafe { armci.put_vector(&vectors, proc) }
     })
 }
 
 /// Gets runs of bytes from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetV(darr: *mut armci_giov_t, len: c_int, proc: c_int) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_GetV", |armci| unsafe {
-        armci.get_vector(&vectors(darr, len)?, proc)
+    call("ARMCI_GetV", |armci| {
+        // SAFETY: 1. to 3. C1 and C2, for the descriptors and their lists.
+        let vectors = unsafe { vectors(darr, len) }?;
+        // SAFETY: 1. and 2. C1 and C2, for each run.
+        unsafe { armci.get_vector(&vectors, proc) }
     })
 }
 
@@ -250,64 +260,67 @@ pub unsafe extern "C" fn ARMCI_AccV(
     len: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_AccV", |armci| unsafe {
-        let scale = Armci::scale(op, scale.cast())?;
-        armci.accumulate_vector(&scale, &vectors(darr, len)?, proc)
+    call("ARMCI_AccV", |armci| {
+        // SAFETY: 1. C1, for the scale.
+        let scale = unsafe { Armci::scale(op, scale.cast()) }?;
+        // SAFETY: 1. to 3. C1 and C2, for the descriptors and their lists.
+        let vectors = unsafe { vectors(darr, len) }?;
+        // SAFETY: 1. and 2. C1 and C2, for each run.
+        unsafe { armci.accumulate_vector(&scale, &vectors, proc) }
     })
 }
 
 /// Puts a value to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_PutValueInt(src: c_int, dst: *mut c_void, proc: c_int) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_PutValueInt", |armci| unsafe {
-        armci.put_value(src, dst.cast(), proc)
+    call("ARMCI_PutValueInt", |armci| {
+        // SAFETY: 1. C1 and C2, for a value of this process.
+        unsafe { armci.put_value(src, dst.cast(), proc) }
     })
 }
 
 /// Gets a value from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetValueInt(src: *mut c_void, proc: c_int) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_GetValueInt", |armci| unsafe {
-        armci.get_value(src.cast::<c_int>(), proc)
+    call_or_die("ARMCI_GetValueInt", |armci| {
+        // SAFETY: 1. C1 and C2, for a value of this process.
+        unsafe { armci.get_value(src.cast::<c_int>(), proc) }
     })
 }
 
 /// Puts a value to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_PutValueLong(src: c_long, dst: *mut c_void, proc: c_int) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_PutValueLong", |armci| unsafe {
-        armci.put_value(src, dst.cast(), proc)
+    call("ARMCI_PutValueLong", |armci| {
+        // SAFETY: 1. C1 and C2, for a value of this process.
+        unsafe { armci.put_value(src, dst.cast(), proc) }
     })
 }
 
 /// Gets a value from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetValueLong(src: *mut c_void, proc: c_int) -> c_long {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_GetValueLong", |armci| unsafe {
-        armci.get_value(src.cast::<c_long>(), proc)
+    call_or_die("ARMCI_GetValueLong", |armci| {
+        // SAFETY: 1. C1 and C2, for a value of this process.
+        unsafe { armci.get_value(src.cast::<c_long>(), proc) }
     })
 }
 
 /// Puts a value to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_PutValueFloat(src: c_float, dst: *mut c_void, proc: c_int) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_PutValueFloat", |armci| unsafe {
-        armci.put_value(src, dst.cast(), proc)
+    call("ARMCI_PutValueFloat", |armci| {
+        // SAFETY: 1. C1 and C2, for a value of this process.
+        unsafe { armci.put_value(src, dst.cast(), proc) }
     })
 }
 
 /// Gets a value from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetValueFloat(src: *mut c_void, proc: c_int) -> c_float {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_GetValueFloat", |armci| unsafe {
-        armci.get_value(src.cast::<c_float>(), proc)
+    call_or_die("ARMCI_GetValueFloat", |armci| {
+        // SAFETY: 1. C1 and C2, for a value of this process.
+        unsafe { armci.get_value(src.cast::<c_float>(), proc) }
     })
 }
 
@@ -318,18 +331,18 @@ pub unsafe extern "C" fn ARMCI_PutValueDouble(
     dst: *mut c_void,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_PutValueDouble", |armci| unsafe {
-        armci.put_value(src, dst.cast(), proc)
+    call("ARMCI_PutValueDouble", |armci| {
+        // SAFETY: 1. C1 and C2, for a value of this process.
+        unsafe { armci.put_value(src, dst.cast(), proc) }
     })
 }
 
 /// Gets a value from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetValueDouble(src: *mut c_void, proc: c_int) -> c_double {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_GetValueDouble", |armci| unsafe {
-        armci.get_value(src.cast::<c_double>(), proc)
+    call_or_die("ARMCI_GetValueDouble", |armci| {
+        // SAFETY: 1. C1 and C2, for a value of this process.
+        unsafe { armci.get_value(src.cast::<c_double>(), proc) }
     })
 }
 
@@ -342,46 +355,76 @@ pub unsafe extern "C" fn ARMCI_Rmw(
     extra: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call("ARMCI_Rmw", |armci| unsafe {
+    call("ARMCI_Rmw", |armci| {
         not_null(ploc, "the own word")?;
         let (own, own_long) = (ploc.cast::<c_int>(), ploc.cast::<c_long>());
         let (word, long) = (prem.cast(), prem.cast());
         match op {
-            ARMCI_SWAP => *own = armci.read_modify_write(Rmw::Swap, word, *own, proc)?,
-            ARMCI_FETCH_AND_ADD => {
-                *own = armci.read_modify_write(Rmw::FetchAndAdd, word, extra, proc)?;
-            }
-            ARMCI_SWAP_LONG => {
-                *own_long = armci.read_modify_write(Rmw::Swap, long, *own_long, proc)?;
-            }
+            // SAFETY: 1. to 3. C1 and C2, for both words.
+            ARMCI_SWAP => unsafe { swap(armci, own, word, proc) },
+            // SAFETY: 1. to 3. C1 and C2, for both words.
+            ARMCI_SWAP_LONG => unsafe { swap(armci, own_long, long, proc) },
+            // SAFETY: 1. to 3. C1 and C2, for both words.
+            ARMCI_FETCH_AND_ADD => unsafe { fetch_and_add(armci, own, word, extra, proc) },
             ARMCI_FETCH_AND_ADD_LONG => {
-                let extra = extra.into();
-                *own_long = armci.read_modify_write(Rmw::FetchAndAdd, long, extra, proc)?;
+                let extra = c_long::from(extra);
+                // SAFETY: 1. to 3. C1 and C2, for both words.
+                unsafe { fetch_and_add(armci, own_long, long, extra, proc) }
             }
-            code => {
-                return Err(Error::Code {
-                    what: "a read-modify-write",
-                    code,
-                });
-            }
+            code => Err(Error::Code {
+                what: "a read-modify-write",
+                code,
+            }),
         }
-        Ok(())
     })
+}
+
+/// Exchanges the own word for a word of a process.
+///
+/// # Safety
+/// 1. `own` is readable and writable, and no other code uses it meanwhile.
+/// 2. and 3. as 1. and 2. of [`Armci::read_modify_write`].
+#[inline(always)]
+unsafe fn swap<W: Word>(armci: &Armci, own: *mut W, word: *mut W, proc: c_int) -> Result<()> {
+    // SAFETY: `own` is readable, by the caller's condition 1.
+    let value = unsafe { own.read() };
+    // SAFETY: 1. and 2. The caller's conditions 2 and 3.
+    let previous = unsafe { armci.read_modify_write(Rmw::Swap, word, value, proc) }?;
+    // SAFETY: `own` is writable and used by no other code, by the caller's condition 1.
+    unsafe { own.write(previous) };
+    Ok(())
+}
+
+/// Adds a number to a word of a process, and stores the word's previous value in the own word.
+///
+/// # Safety
+/// 1. `own` is writable, and no other code uses it meanwhile.
+/// 2. and 3. as 1. and 2. of [`Armci::read_modify_write`].
+#[inline(always)]
+unsafe fn fetch_and_add<W: Word>(
+    armci: &Armci,
+    own: *mut W,
+    word: *mut W,
+    extra: W,
+    proc: c_int,
+) -> Result<()> {
+    // SAFETY: 1. and 2. The caller's conditions 2 and 3.
+    let previous = unsafe { armci.read_modify_write(Rmw::FetchAndAdd, word, extra, proc) }?;
+    // SAFETY: `own` is writable and used by no other code, by the caller's condition 1.
+    unsafe { own.write(previous) };
+    Ok(())
 }
 
 /// Copies bytes within this process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Copy(src: *mut c_void, dst: *mut c_void, n: c_int) {
     let act = || -> Result<_> {
-        // SAFETY: C's caller passes pointers as the header says.
-        unsafe {
-            let bytes = count(n.into(), 0, "the number of bytes")?;
-            not_null(src, "the source of a copy")?;
-            not_null(dst, "the destination of a copy")?;
-            std::ptr::copy(src.cast::<u8>(), dst.cast::<u8>(), bytes);
-            Ok(())
-        }
+        let bytes = count(n.into(), 0, "the number of bytes")?;
+        not_null(src, "the source of a copy")?;
+        not_null(dst, "the destination of a copy")?;
+        // SAFETY: `src` is readable and `dst` writable for `bytes`, by C1 and C2. They may overlap.
+        unsafe { std::ptr::copy(src.cast::<u8>(), dst.cast::<u8>(), bytes) };
+        Ok(())
     };
     or_die("ARMCI_Copy", act());
 }
@@ -398,7 +441,7 @@ pub unsafe extern "C" fn armci_notify(proc: c_int) -> c_int {
 pub unsafe extern "C" fn armci_notify_wait(proc: c_int, pval: *mut c_int) -> c_int {
     let act = || -> Result<()> {
         let waited = armci()?.notify_wait(proc)?;
-        // SAFETY: C's caller passes null, or room for a number.
+        // SAFETY: `pval` is null or has room for a number that no other code uses, by C1 and C2.
         if let Some(value) = unsafe { pval.as_mut() } {
             *value = waited;
         }

@@ -45,7 +45,8 @@ pub(crate) enum GatherBuffer {
     Value(Box<[u8]>),
 }
 
-// SAFETY: the caller leaves the memory alone until it has waited for the handle, in any thread.
+// SAFETY: no other code uses the memory until the handle was waited for, in any thread, by the
+// conditions 1 and 2 of `begin_far`.
 unsafe impl Send for GatherBuffer {}
 
 /// The gathered operations, by handle number.
@@ -209,8 +210,8 @@ impl Armci {
                 let into = &mut between[*start..*start + it.bytes];
                 match &it.local {
                     GatherBuffer::Value(value) => into.copy_from_slice(value),
-                    // SAFETY: `begin_far`'s caller keeps the memory readable until it has waited, and the buffer
-                    // is another allocation.
+                    // SAFETY: the memory is readable until the handle was waited for, by condition
+                    // 1 of `begin_far`. The buffer is another allocation.
                     GatherBuffer::Memory(at) => unsafe {
                         std::ptr::copy_nonoverlapping(*at, into.as_mut_ptr(), it.bytes);
                     },
@@ -221,8 +222,8 @@ impl Armci {
         self.memory.arena.get_vector(rank, &vectors, &mut between)?;
         for (it, _, [start]) in &places {
             if let GatherBuffer::Memory(at) = &it.local {
-                // SAFETY: `begin_far`'s caller keeps the memory writable until it has waited, and the buffer is
-                // another allocation.
+                // SAFETY: the memory is writable and used by nobody else until the handle was waited
+                // for, by the conditions 1 and 2 of `begin_far`. The buffer is another allocation.
                 unsafe {
                     std::ptr::copy_nonoverlapping(between[*start..].as_ptr(), *at, it.bytes);
                 }

@@ -110,14 +110,13 @@ impl Armci {
         };
         let rank = Memory::rank(proc);
         let arena = &self.memory.arena;
-        // SAFETY: 1 and 2. The caller's conditions 1 and 2. A value stays in its box until the
-        // operation is waited for.
-        let raw = unsafe {
-            match direction {
-                PutOrGet::Put => arena.put_raw_nb(rank, offset, at, bytes)?,
-                PutOrGet::Get => arena.get_raw_nb(rank, offset, at, bytes)?,
-            }
-        };
+        // A value stays in its box until the operation is waited for.
+        let raw = match direction {
+            // SAFETY: 1 and 2. The caller's conditions 1 and 2.
+            PutOrGet::Put => unsafe { arena.put_raw_nb(rank, offset, at, bytes) },
+            // SAFETY: 1 and 2. The caller's conditions 1 and 2.
+            PutOrGet::Get => unsafe { arena.get_raw_nb(rank, offset, at, bytes) },
+        }?;
         if raw.is_complete() {
             return Ok(());
         }

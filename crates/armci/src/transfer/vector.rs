@@ -76,12 +76,12 @@ impl Armci {
             hydrant::may_wait("runs of bytes that go through the network")?;
         }
         let mut once = Handle::GATHERING;
-        // SAFETY: 1 and 2. The caller's conditions 1 and 2. The handle is waited for below.
-        let begun = unsafe {
-            match direction {
-                PutOrGet::Put => self.put_vector_nb(vectors, proc, Some(&mut once)),
-                PutOrGet::Get => self.get_vector_nb(vectors, proc, Some(&mut once)),
-            }
+        let handle = Some(&mut once);
+        let begun = match direction {
+            // SAFETY: 1 and 2. The caller's conditions 1 and 2. The handle is waited for below.
+            PutOrGet::Put => unsafe { self.put_vector_nb(vectors, proc, handle) },
+            // SAFETY: 1 and 2. The caller's conditions 1 and 2. The handle is waited for below.
+            PutOrGet::Get => unsafe { self.get_vector_nb(vectors, proc, handle) },
         };
         match begun {
             Ok(()) => self.wait(Some(&mut once)),

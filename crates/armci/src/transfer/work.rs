@@ -17,15 +17,16 @@ pub(crate) enum TransferWork {
 /// The destinations of the runs of a get, and the bytes of each.
 pub(crate) struct Destinations(pub(super) Vec<(*mut u8, usize)>);
 
-// SAFETY: the caller leaves the memory alone until it has waited for the handle, in any thread.
+// SAFETY: no other code uses the memory until the handle was waited for, in any thread, by the
+// conditions of `begin_packed`.
 unsafe impl Send for Destinations {}
 
 impl Destinations {
     fn fill(self, mut bytes: &[u8]) {
         for (to, len) in self.0 {
             let (run, rest) = bytes.split_at(len);
-            // SAFETY: `begin_packed`'s caller keeps the memory writable until it has waited. The
-            // message is another allocation.
+            // SAFETY: the memory is writable until the handle was waited for, by the conditions of
+            // `begin_packed`. The message is another allocation.
             unsafe { std::ptr::copy_nonoverlapping(run.as_ptr(), to, len) };
             bytes = rest;
         }

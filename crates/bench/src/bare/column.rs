@@ -44,15 +44,18 @@ impl ColumnShape {
             match by {
                 By::Words => {
                     for word in at..at + self.run {
-                        // SAFETY: the word belongs to a row of the column (1, 2).
-                        unsafe { to.add(word).write_volatile(from.add(word).read_volatile()) }
+                        // SAFETY: the word belongs to a row of the column, so it is readable (1).
+                        let value = unsafe { from.wrapping_add(word).read_volatile() };
+                        // SAFETY: the word belongs to a row of the column, so it is writable (2).
+                        unsafe { to.wrapping_add(word).write_volatile(value) };
                     }
                 }
-                // SAFETY: the words belong to a row of the column (1, 2), and the columns do not
-                // overlap (3).
-                By::Memcpy => unsafe {
-                    std::ptr::copy_nonoverlapping(from.add(at), to.add(at), black_box(self.run));
-                },
+                By::Memcpy => {
+                    let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
+                    // SAFETY: the words belong to a row of the column (1, 2), and the columns do
+                    // not overlap (3).
+                    unsafe { std::ptr::copy_nonoverlapping(from, to, black_box(self.run)) };
+                }
             }
         }
     }

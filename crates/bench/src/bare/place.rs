@@ -64,13 +64,11 @@ impl BarePlace {
         for _ in 0..count {
             let (from, to) = (black_box(from.as_ptr()), self.base.cast::<u64>());
             for at in 0..rows {
+                let (from, to) = (from.wrapping_add(at * row), to.wrapping_add(at * stride));
                 // SAFETY: 1. at * row + row <= rows * row <= the length of `from`; at * stride + row <=
                 // rows * stride <= the length of the place (checked above). 2. The place is apart
                 // from private memory. 3. It is aligned for words.
-                unsafe {
-                    let (from, to) = (from.add(at * row), to.add(at * stride));
-                    std::ptr::copy_nonoverlapping(from, to, black_box(row));
-                }
+                unsafe { std::ptr::copy_nonoverlapping(from, to, black_box(row)) };
             }
         }
         start.elapsed()
@@ -90,11 +88,9 @@ impl BarePlace {
         for _ in 0..count {
             let (from, to) = (self.base.cast::<u64>(), black_box(to.as_mut_ptr()));
             for at in 0..rows {
-                // SAFETY: as in `copy_rows_in`.
-                unsafe {
-                    let (from, to) = (from.add(at * stride), to.add(at * row));
-                    std::ptr::copy_nonoverlapping(from, to, black_box(row));
-                }
+                let (from, to) = (from.wrapping_add(at * stride), to.wrapping_add(at * row));
+                // SAFETY: 1. to 3. as in `copy_rows_in`, with the two sides exchanged.
+                unsafe { std::ptr::copy_nonoverlapping(from, to, black_box(row)) };
             }
         }
         start.elapsed()

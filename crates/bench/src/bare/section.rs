@@ -79,11 +79,10 @@ impl BarePlace {
             let (from, to) = (black_box(from.as_ptr()), self.base.cast::<u64>());
             let shape = black_box(shape);
             shape.rows(|here, there| {
+                let (from, to) = (from.wrapping_add(here), to.wrapping_add(there));
                 // SAFETY: the rows lie in `from` and in the place (1, both just checked). The place
                 // is aligned for words (3) and apart from private memory (2).
-                unsafe {
-                    std::ptr::copy_nonoverlapping(from.add(here), to.add(there), shape.run);
-                }
+                unsafe { std::ptr::copy_nonoverlapping(from, to, shape.run) };
             });
         }
         start.elapsed()
@@ -102,10 +101,9 @@ impl BarePlace {
             let (from, to) = (self.base.cast::<u64>(), black_box(to.as_mut_ptr()));
             let shape = black_box(shape);
             shape.rows(|here, there| {
-                // SAFETY: as in `copy_section_in`.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(from.add(there), to.add(here), shape.run);
-                }
+                let (from, to) = (from.wrapping_add(there), to.wrapping_add(here));
+                // SAFETY: 1. to 3. as in `copy_section_in`, with the two sides exchanged.
+                unsafe { std::ptr::copy_nonoverlapping(from, to, shape.run) };
             });
         }
         start.elapsed()
@@ -126,8 +124,10 @@ impl BarePlace {
             let (x, y) = (black_box(x.as_ptr()), self.base.cast::<f64>());
             let (x, shape) = (x.cast::<f64>(), black_box(shape));
             shape.rows(|here, there| {
-                // SAFETY: as in `copy_section_in`; all words are doubles.
-                unsafe { add(y.add(there), a, x.add(here), shape.run) }
+                let (y, x) = (y.wrapping_add(there), x.wrapping_add(here));
+                // SAFETY: 1. and 2. the row lies in the place and in `x` (both just checked). All
+                // words are doubles.
+                unsafe { add(y, a, x, shape.run) };
             });
         }
         start.elapsed()
@@ -210,13 +210,10 @@ fn axpy() -> Axpy {
 /// 2. `x` has `len` doubles for reading.
 #[inline(always)]
 unsafe fn add(y: *mut f64, a: f64, x: *const f64, len: usize) {
-    // SAFETY: the caller's conditions 1 and 2.
-    let (y, x) = unsafe {
-        (
-            std::slice::from_raw_parts_mut(y, len),
-            std::slice::from_raw_parts(x, len),
-        )
-    };
+    // SAFETY: `y` has `len` doubles for reading and writing, by the caller's condition 1.
+    let y = unsafe { std::slice::from_raw_parts_mut(y, len) };
+    // SAFETY: `x` has `len` doubles for reading, by the caller's condition 2.
+    let x = unsafe { std::slice::from_raw_parts(x, len) };
     for (y, x) in y.iter_mut().zip(x) {
         *y += a * x;
     }
@@ -275,10 +272,9 @@ mod tests {
         let at = |memory: &mut [f64; 3]| memory.each_mut().map(|it| std::ptr::from_mut(it).cast());
         let lists = (at(&mut x), at(&mut y));
         // SAFETY: 1. and 2. the doubles belong to this test.
-        unsafe {
-            add_list(2.0, &lists.0, &lists.1, 8, 1);
-            copy_list(&lists.1[..1], &lists.0[..1], 8, 1);
-        }
+        unsafe { add_list(2.0, &lists.0, &lists.1, 8, 1) };
+        // SAFETY: 1. and 2. the doubles belong to this test.
+        unsafe { copy_list(&lists.1[..1], &lists.0[..1], 8, 1) };
         assert_eq!((x, y), ([12.0, 2.0, 3.0], [12.0, 14.0, 16.0]));
     }
 }

@@ -92,10 +92,11 @@ impl SharedWindow {
     pub(super) fn word_at(&self, line: usize, word: usize) -> &AtomicU64 {
         let at = line * LINE + word * size_of::<u64>();
         assert!(at + size_of::<u64>() <= self.len && word < LINE / size_of::<u64>());
+        let word = self.base.as_ptr().wrapping_add(at).cast::<u64>();
         // SAFETY: the word is in bounds (just checked) and aligned: the mapping by pages, `at` by
         // words. The memory stays mapped as long as `self`. Zeroed memory is a valid AtomicU64, and
         // all processes access these words only atomically.
-        unsafe { self.base.add(at).cast::<AtomicU64>().as_ref() }
+        unsafe { AtomicU64::from_ptr(word) }
     }
 
     /// The word for atomics, alone on its line.

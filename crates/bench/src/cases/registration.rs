@@ -134,11 +134,9 @@ fn small_pages(pages: usize) -> Result<Vec<u8>, String> {
     use rustix::mm::{Advice, madvise};
     let mut memory: Vec<u8> = vec![0; (pages + 1) * PAGE];
     let skew = memory.as_ptr().align_offset(PAGE);
+    let start = memory[skew..].as_mut_ptr();
     // SAFETY: the pages are our own, and the advice does not change their contents.
-    let advised = unsafe {
-        let start = memory.as_mut_ptr().add(skew);
-        madvise(start.cast(), pages * PAGE, Advice::LinuxNoHugepage)
-    };
+    let advised = unsafe { madvise(start.cast(), pages * PAGE, Advice::LinuxNoHugepage) };
     match advised {
         // A kernel without huge pages does not know this advice.
         Ok(()) | Err(rustix::io::Errno::INVAL) => {}

@@ -5,9 +5,22 @@
 //! the expected data itself. The `main` of a test target without harness in the conduit's crate is
 //! one call of [`main`]:
 //!
-//! ```ignore
-//! fn main() -> std::process::ExitCode {
-//!     hydrant_conduit::conformance::main(vec![("plain", Box::new(Plain)), …])
+//! ```no_run
+//! use std::{process::ExitCode, sync::Arc};
+//!
+//! use hydrant_conduit::{Conduit, conformance::{self, Fixture}};
+//!
+//! struct Plain;
+//!
+//! impl Fixture for Plain {
+//!     fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>> {
+//!         connected(ranks)
+//!     }
+//! }
+//! # fn connected(_: u32) -> Vec<Arc<dyn Conduit>> { Vec::new() }
+//!
+//! fn main() -> ExitCode {
+//!     conformance::main(vec![("plain", Box::new(Plain))])
 //! }
 //! ```
 //!

@@ -169,15 +169,15 @@ pub(super) trait Each {
 /// Copies runs of `run` bytes each, at least one.
 ///
 /// # Safety
-/// The conditions of [`store`] for copies into a window, else of [`load`], for each run.
+/// 1. The conditions of [`store`] for copies into a window, else of [`load`], for each run.
 #[inline]
 #[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(unused_variables))] // the moves work in either direction
 pub(super) unsafe fn each(run: usize, direction: WindowDirection, runs: impl Each) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     match run {
-        // SAFETY: 1. the condition of this function; the length was matched.
+        // SAFETY: 1. condition 1 of this function; the length was matched.
         ..=moves::LONGEST => unsafe { moves::each(run, runs) },
-        // SAFETY: the conditions of this function, for one run.
+        // SAFETY: 1. condition 1 of this function, for one run.
         _ => runs.each(|dst, src| unsafe { moves::any(dst, src, run) }),
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -196,14 +196,15 @@ pub(super) unsafe fn each(run: usize, direction: WindowDirection, runs: impl Eac
 #[inline(always)]
 pub(super) unsafe fn element(direction: WindowDirection, dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the conditions of this function. The length was matched.
-    unsafe {
-        match len {
-            4 => return moves::move_4(dst, src),
-            8 => return moves::move_8(dst, src),
-            16 => return moves::move_16(dst, src),
-            _ => {}
-        }
+    match len {
+        // SAFETY: 1. the conditions of this function, for the matched length. 2. needs no vectors.
+        4 => return unsafe { moves::move_4(dst, src) },
+        // SAFETY: 1. the conditions of this function, for the matched length. 2. needs no vectors.
+        8 => return unsafe { moves::move_8(dst, src) },
+        // SAFETY: 1. the conditions of this function, for the matched length. 2. all processors
+        // have these vectors.
+        16 => return unsafe { moves::move_16(dst, src) },
+        _ => {}
     }
     match direction {
         // SAFETY: 1., 2. and 3. the conditions of this function.
@@ -228,13 +229,13 @@ pub(super) unsafe fn column(
     count: usize,
 ) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the conditions of this function. There is at least one element.
-    unsafe {
-        match element {
-            4 => moves::column_4(dst, src, steps, count),
-            8 => moves::column_8(dst, src, steps, count),
-            _ => moves::column_16(dst, src, steps, count),
-        }
+    match element {
+        // SAFETY: 1. the conditions of this function. 2. there is at least one element.
+        4 => unsafe { moves::column_4(dst, src, steps, count) },
+        // SAFETY: 1. the conditions of this function. 2. there is at least one element.
+        8 => unsafe { moves::column_8(dst, src, steps, count) },
+        // SAFETY: 1. the conditions of this function. 2. there is at least one element.
+        _ => unsafe { moves::column_16(dst, src, steps, count) },
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     for at in 0..count {

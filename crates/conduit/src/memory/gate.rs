@@ -316,7 +316,7 @@ mod tests {
         {
             // SAFETY: the range is in bounds of the window, which no other thread writes to.
             // Overlapping ranges are refused.
-            let data = unsafe { std::slice::from_raw_parts(base.add(start), count) };
+            let data = unsafe { std::slice::from_raw_parts(base.wrapping_add(start), count) };
             let shared = (index..index + count).any(|byte| (start..start + count).contains(&byte));
             assert_eq!(
                 gate.put(index, data, |_| ()),

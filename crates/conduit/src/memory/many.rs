@@ -240,7 +240,7 @@ impl Window {
 /// Copies runs of `run` bytes each, up to the first `None`.
 ///
 /// # Safety
-/// The conditions of [`copy::each`], for each run. There may be none.
+/// 1. The conditions of [`copy::each`], for each run. There may be none.
 #[inline(always)]
 unsafe fn copy_list(
     run: usize,
@@ -249,7 +249,7 @@ unsafe fn copy_list(
 ) -> Result<(), Fault> {
     let mut outcome = Ok(());
     if run != 0 {
-        // SAFETY: the conditions of this function. A run has bytes.
+        // SAFETY: 1. condition 1 of this function. A run has bytes.
         unsafe { copy::each(run, direction, RunList(list, &mut outcome)) }
     }
     outcome

@@ -411,7 +411,7 @@ mod tests {
             .flat_map(|(o, l, s)| (0..4).map(move |c| (o, l, s, c)))
         {
             // SAFETY: the range is in bounds of the window, which nobody writes to in this test.
-            let other = unsafe { std::slice::from_raw_parts(base.add(start), count) };
+            let other = unsafe { std::slice::from_raw_parts(base.wrapping_add(start), count) };
             let shared = (offset..offset + len).any(|byte| (start..start + count).contains(&byte));
             assert_eq!(
                 window.overlaps(offset, len, other),

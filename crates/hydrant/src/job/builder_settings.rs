@@ -35,14 +35,11 @@ macro_rules! method {
 macro_rules! declare_methods {
     ($(
         $section:literal $note:literal {$(
-            $(#[$more:meta])*
-            $name:literal $field:ident: $type:ty = $default:expr;
-            $form:expr;
-            $meaning:literal;
-            $(default $words:literal;)?
-            $(feature $feature:literal;)?
-            $(builder $argument:ident: $given:ty => $value:expr;)?
-            $(environment $why:literal;)?
+            {
+                $name:literal $field:ident $meaning:literal
+                $feature:tt $more:tt {$($builder:tt)*}
+                $($rest:tt)*
+            }
         )*}
     )*) => {
         /// # Settings
@@ -50,8 +47,8 @@ macro_rules! declare_methods {
         /// Each method sets what the environment variable of the same name sets, and wins over it.
         impl JobBuilder {$($(
             method! {
-                {$(#[$more])*} {$($feature)?} $name $field $meaning $note
-                $($argument: $given => $value)?
+                $more $feature $name $field $meaning $note
+                $($builder)*
             }
         )*)*}
     };

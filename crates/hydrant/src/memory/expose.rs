@@ -288,10 +288,10 @@ mod tests {
         let peer = owned.buffer.cast::<u64>();
         let kept = Some(owned);
         // SAFETY: within the buffer, which no other code uses now.
-        unsafe { peer.add(2).write(7) };
+        unsafe { peer.as_ptr().wrapping_add(2).write(7) };
         let moved = kept;
         // SAFETY: as above.
-        unsafe { peer.add(3).write(8) };
+        unsafe { peer.as_ptr().wrapping_add(3).write(8) };
         let back = moved.map(OwnedBuffer::into_box);
         assert_eq!(back.as_deref(), Some([1, 1, 7, 8].as_slice()));
         drop(OwnedBuffer::new(vec![5_u64; 4]));

@@ -51,6 +51,7 @@ mod outbox;
 mod own;
 mod persistent;
 mod segments;
+mod send;
 
 use std::{
     sync::{

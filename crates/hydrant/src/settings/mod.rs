@@ -32,7 +32,7 @@ pub use foresight::{ForesightPolicy, IdleCores};
 pub use messages::MessageProtocol;
 pub use size::{format_bytes, parse_bytes};
 pub use table::Settings;
-pub(crate) use table::each_setting;
+pub(crate) use table::{each_setting, parse_settings};
 
 /// Returns the ports of RDMA devices that a job could use here, for display.
 ///

@@ -33,16 +33,17 @@ mod declare;
 
 pub(super) use declare::Setting;
 use declare::declare_settings;
+pub(crate) use declare::parse_settings;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// Passes all rows to the macro `$make`.
+/// Passes the parts of all rows to the macro `$make`.
 macro_rules! each_setting {
     ($make:ident) => {
-        $make! {
+        $crate::settings::parse_settings! { $make
 "Networks and jobs" "" {
     "HYDRANT_CONDUIT" conduit: ConduitKind = ConduitKind::Auto;
         Conduits;

@@ -181,9 +181,10 @@ impl BounceMemory {
         let landed = to.filter(|_| succeeded);
         if let Some(to) = landed {
             let to = std::ptr::with_exposed_provenance_mut::<u8>(to.get());
+            let slot = self.memory.as_ptr().wrapping_add(at);
             // SAFETY: The destination is writable (2. of `take`), because the end of the operation
             // is not known yet. The slot has `len` bytes and belongs to this operation.
-            unsafe { to.copy_from_nonoverlapping(self.memory.as_ptr().add(at), len) };
+            unsafe { to.copy_from_nonoverlapping(slot, len) };
         }
         let class = usize::from(at >= self.classes[1].start);
         self.classes[class].free.lock().push(offset);

@@ -153,7 +153,7 @@ impl<'a> TransferBuffer<'a> {
         assert!(range.start <= range.end && range.end <= self.len && self.used == Use::Write);
         // SAFETY: The range lies in the borrowed buffer. The buffer was borrowed mutably, because
         // it is to be written, and this reborrows it.
-        unsafe { slice::from_raw_parts_mut(self.at.add(range.start), range.len()) }
+        unsafe { slice::from_raw_parts_mut(self.at.wrapping_add(range.start), range.len()) }
     }
 
     /// Begins to write at most `most` bytes from `at` on to memory that a peer has named. Returns

@@ -143,7 +143,7 @@ impl Operations for Transfer {
 #[allow(unsafe_code)] // posts pieces of the engine
 impl Carrier for Transfer {
     unsafe fn post(&self, piece: &PieceTransfer) -> Option<Outcome> {
-        // SAFETY: The caller's conditions, which are those of `Conduit::post`.
+        // SAFETY: 1. and 2. The caller's conditions 1 and 2, which are those of `Conduit::post`.
         match unsafe { self.progress.conduit().post(&piece.access) } {
             Ok(Posted::Pending(ticket)) => {
                 self.note_posted(

@@ -123,6 +123,9 @@ impl TwoSided {
         clear: Clear,
     ) -> Result<(), &'static str> {
         const NONE: &str = "a message was asked for that was not announced";
+        if !clear.names_only_the_buffer() {
+            return Err("a message was asked for under a key that is no buffer's");
+        }
         let outgoing = {
             let mut state = self.state.lock();
             let outgoing = match state.sends.remove(&send) {

@@ -66,7 +66,7 @@ impl Landing {
         }
         let len = next.len().min(transfer.registered_at_once().max(LEAST));
         // SAFETY: 1. and 2. The bytes of `next` lie in the buffer, and nobody else uses them.
-        let memory = unsafe { slice::from_raw_parts_mut(buffer.at.add(next.start), len) };
+        let memory = unsafe { slice::from_raw_parts_mut(buffer.at.wrapping_add(next.start), len) };
         let mut buffer = transfer.to_be_written(memory);
         let (to, before, len) = buffer.lend(0)?;
         // A rest shorter than a bucket is not worth another clear.

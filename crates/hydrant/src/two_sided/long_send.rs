@@ -270,7 +270,8 @@ impl Writes {
     /// 1. `data` stays as it is until the write is over.
     unsafe fn begin(&mut self, to: Rank, place: Remote, data: &[u8]) -> Result<()> {
         let access = transfer::put(to, place, data);
-        // SAFETY: 1. The caller's condition 1. 2. The peer owns the memory, and sent the key.
+        // SAFETY: 1. The caller's condition 1. 2. The key is not `Key::ANY`, which `handle_cleared`
+        // refuses. The peer lent the memory under it.
         match uses::without_reports(|| unsafe { self.transfer.begin(&access) })? {
             Posted::Done => {}
             posted => self.in_flight.push_back(posted),

@@ -1,6 +1,6 @@
 //! The messages of ranks about two-sided messages, each in the arguments of one active message.
 
-use hydrant_conduit::{Delivery, Message};
+use hydrant_conduit::{Delivery, Key, Message};
 
 use crate::progress::kind;
 
@@ -48,6 +48,18 @@ pub(super) enum Clear {
     Loan(u64),
     /// The next bytes of the message, as many as the landing takes.
     Landing(LandingSpan),
+}
+
+impl Clear {
+    /// Returns whether the route names a loan or a registration, if it names memory at all. A
+    /// receiver has a key for the buffer alone.
+    pub(super) fn names_only_the_buffer(&self) -> bool {
+        match self {
+            Clear::Parts => true,
+            Clear::Loan(key) => ![Key::ANY, Key::SEGMENT].contains(&Key(*key)),
+            Clear::Landing(place) => Key(place.key) != Key::ANY,
+        }
+    }
 }
 
 /// The registered part of a receive's buffer, as its sender sees it. The next `before` bytes of the

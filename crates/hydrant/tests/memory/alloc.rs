@@ -124,14 +124,11 @@ fn slices_of_elements_aligned_to_more_than_segments() {
     local(3, |job| {
         let memory = job.alloc::<Vast>(2)?;
         let at = memory.local()?.as_ptr();
-        // SAFETY: nobody writes to it, and the slices are dropped at once.
-        let starts = unsafe {
-            [
-                memory.local_slice().map(<[Vast]>::as_ptr),
-                memory.local_slice_mut().map(|slice| slice.as_ptr()),
-            ]
-        };
-        for start in starts {
+        // SAFETY: nobody writes to it, and the slice is dropped at once.
+        let shared = unsafe { memory.local_slice() }.map(<[Vast]>::as_ptr);
+        // SAFETY: nobody else uses it, and the slice is dropped at once.
+        let exclusive = unsafe { memory.local_slice_mut() }.map(|slice| slice.as_ptr());
+        for start in [shared, exclusive] {
             match start {
                 Ok(start) => assert!(start.is_aligned() && start == at),
                 Err(Error::Misaligned { align, .. }) => {

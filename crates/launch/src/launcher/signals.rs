@@ -203,8 +203,10 @@ mod tests {
             let ends = ChildEnds::listen().unwrap();
             let signals = Signals::listen(&ends).unwrap();
             assert_eq!(signals.next(), None);
+            // SAFETY: the call has no conditions.
+            let this = unsafe { libc::pthread_self() };
             // SAFETY: the calling thread exists.
-            unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };
+            unsafe { libc::pthread_kill(this, libc::SIGUSR1) };
             assert_eq!(signals.next(), Some(Signal::USR1));
             assert_eq!(signals.next(), None);
         })

@@ -92,12 +92,12 @@ pub(crate) fn forbidden(child: &mut Child) -> ExitCode {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
     };
+    // SAFETY: this call takes no pointer.
+    let kept = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    assert_eq!(kept, 0, "{}", std::io::Error::last_os_error());
     // SAFETY: the filter lives until the call returns; the kernel keeps a copy.
-    let set = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) == 0
-    };
-    assert!(set, "{}", std::io::Error::last_os_error());
+    let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
     match hydrant_pin::attach(child, &options()).map(drop) {
         Err(Error::Unreachable(why)) => {
             for word in ["io_uring", "kernel.io_uring_disabled", "seccomp"] {

@@ -5,7 +5,7 @@ use hydrant_pinning::{
     wire::Move,
 };
 
-use super::{EngineWorld, WorldEvent, drive::AHEAD, model::KnownOperation};
+use super::{EngineWorld, WorldEvent, helper::AHEAD, model::KnownOperation};
 
 impl EngineWorld {
     pub(super) fn send(&mut self, from: usize, to: usize, mut message: EngineMessage, data: Data) {

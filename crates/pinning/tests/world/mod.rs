@@ -5,8 +5,10 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod begin;
 pub(crate) mod check;
 pub(crate) mod drive;
+pub(crate) mod helper;
 pub(crate) mod hostile;
 pub(crate) mod memory;
 pub(crate) mod messages;
@@ -14,6 +16,7 @@ pub(crate) mod model;
 pub(crate) mod network;
 pub(crate) mod nic;
 pub(crate) mod owner;
+pub(crate) mod perform;
 pub(crate) mod plan;
 
 use std::{

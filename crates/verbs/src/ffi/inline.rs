@@ -92,15 +92,15 @@ impl ibv_wc {
 /// Takes completions out of a queue. Returns how many, or a negative error number.
 ///
 /// # Safety
-/// The queue exists.
+/// 1. The queue exists.
 #[inline]
 pub(crate) unsafe fn ibv_poll_cq(cq: *mut ibv_cq, into: &mut [ibv_wc]) -> c_int {
     let most = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
-    // SAFETY: the caller's condition: an existing queue has a context.
+    // SAFETY: the queue exists, by the caller's condition 1, and so has a context.
     let context = unsafe { (*cq).context };
     // SAFETY: the context of an existing queue has its provider's table.
     match unsafe { (*context).ops.poll_cq } {
-        // SAFETY: the queue exists, and `into` has room for `most` completions.
+        // SAFETY: the queue exists, by the caller's condition 1. `into` has room for `most` completions.
         Some(poll) => unsafe { poll(cq, most, into.as_mut_ptr()) },
         None => -MISSING,
     }
@@ -109,14 +109,14 @@ pub(crate) unsafe fn ibv_poll_cq(cq: *mut ibv_cq, into: &mut [ibv_wc]) -> c_int 
 /// Arms a queue: its channel receives an event for the next completion.
 ///
 /// # Safety
-/// The queue exists.
+/// 1. The queue exists.
 #[inline]
 pub(crate) unsafe fn ibv_req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    // SAFETY: the caller's condition: an existing queue has a context.
+    // SAFETY: the queue exists, by the caller's condition 1, and so has a context.
     let context = unsafe { (*cq).context };
     // SAFETY: the context of an existing queue has its provider's table.
     match unsafe { (*context).ops.req_notify_cq } {
-        // SAFETY: the caller's condition: the queue exists.
+        // SAFETY: the queue exists, by the caller's condition 1.
         Some(arm) => unsafe { arm(cq, solicited_only) },
         None => MISSING,
     }
@@ -126,9 +126,9 @@ pub(crate) unsafe fn ibv_req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -
 /// this offset.
 ///
 /// # Safety
-/// The context is open.
+/// 1. The context is open.
 unsafe fn extended(context: *mut ibv_context, field: usize) -> Option<*mut verbs_context> {
-    // SAFETY: the caller's condition: the context is open.
+    // SAFETY: the context is open, by the caller's condition 1.
     let marked = unsafe { (*context).abi_compat };
     // `__VERBS_ABI_IS_EXTENDED` is the pointer of all ones.
     if marked.addr() != usize::MAX {
@@ -149,14 +149,14 @@ unsafe fn extended(context: *mut ibv_context, field: usize) -> Option<*mut verbs
 /// it.
 ///
 /// # Safety
-/// The context is open.
+/// 1. The context is open.
 pub(crate) unsafe fn query_port(
     lib: &Libibverbs,
     context: *mut ibv_context,
     port: u8,
     into: &mut ibv_port_attr,
 ) -> c_int {
-    // SAFETY: the caller's condition: the context is open.
+    // SAFETY: 1. The caller's condition 1.
     let around = unsafe { extended(context, offset_of!(verbs_context, query_port)) };
     // SAFETY: `extended` returned it, and it includes this field.
     if let Some(query) = around.and_then(|around| unsafe { (*around).query_port }) {
@@ -170,12 +170,12 @@ pub(crate) unsafe fn query_port(
 /// Queries the attributes of a device, including on-demand paging, if its library supports that.
 ///
 /// # Safety
-/// The context is open.
+/// 1. The context is open.
 pub(crate) unsafe fn query_device_ex(
     context: *mut ibv_context,
     into: &mut ibv_device_attr_ex,
 ) -> c_int {
-    // SAFETY: the caller's condition: the context is open.
+    // SAFETY: 1. The caller's condition 1.
     let around = unsafe { extended(context, offset_of!(verbs_context, query_device_ex)) };
     // SAFETY: `extended` returned it, and it includes this field.
     match around.and_then(|around| unsafe { (*around).query_device_ex }) {

@@ -27,8 +27,8 @@ impl MemoryRegion {
     /// Registers memory. Returns an error if the memory is not mapped.
     ///
     /// # Safety
-    /// As [`Conduit::register`](hydrant_conduit::Conduit::register): until the region is dropped,
-    /// the memory bears what peers that know the key do to it.
+    /// 1. and 2. as [`Conduit::register`](hydrant_conduit::Conduit::register), until the region is
+    ///    dropped.
     pub(crate) unsafe fn new(
         nic: &Arc<Nic>,
         addr: *mut u8,
@@ -49,25 +49,25 @@ impl MemoryRegion {
                     | atomic
             }
         };
-        // SAFETY: the caller's condition: the memory bears what peers do to it.
+        // SAFETY: 1. and 2. The caller's conditions 1 and 2.
         unsafe { Self::with(nic, addr, len, flags) }
     }
 
     /// Registers the whole address space. The NIC brings pages in on demand.
     ///
     /// # Safety
-    /// The process bears that peers which know the key change any of its memory.
+    /// 1. The process bears that peers which know the key change any of its memory.
     pub(crate) unsafe fn everything(nic: &Arc<Nic>) -> io::Result<Self> {
         let flags = ffi::IBV_ACCESS_ON_DEMAND
             | ffi::IBV_ACCESS_LOCAL_WRITE
             | ffi::IBV_ACCESS_REMOTE_READ
             | ffi::IBV_ACCESS_REMOTE_WRITE;
-        // SAFETY: the caller's condition: the process bears any change by peers.
+        // SAFETY: 1. and 2. Any memory may come and go, and be changed, by the caller's condition 1.
         unsafe { Self::with(nic, std::ptr::null_mut(), usize::MAX, flags) }
     }
 
     /// # Safety
-    /// As [`new`](Self::new).
+    /// 1. and 2. as [`new`](Self::new).
     unsafe fn with(nic: &Arc<Nic>, addr: *mut u8, len: usize, flags: u32) -> io::Result<Self> {
         // SAFETY: the domain exists as long as the `Nic`; the kernel checks the addresses.
         let mr = unsafe { (nic.lib()).ibv_reg_mr(nic.domain, addr.cast(), len, ffi::mask(flags)) };

@@ -306,15 +306,16 @@ impl Square<'_> {
             count: &[row, self.side as i32],
         };
         let bytes = row * self.side as i32;
-        // SAFETY: `measure` allocated memory on both sides for the largest square, and nobody else
-        // uses it.
-        raised(unsafe {
-            match (self.is_strided, gets) {
-                (true, true) => armci.get_strided(there, own, strides, proc),
-                (true, false) => armci.put_strided(own, there, strides, proc),
-                (false, true) => armci.get(there, own, bytes, proc),
-                (false, false) => armci.put(own, there, bytes, proc),
-            }
+        // `measure` allocated memory on both sides for the largest square, and nobody else uses it.
+        raised(match (self.is_strided, gets) {
+            // SAFETY: 1. and 2. the memory that `measure` allocated.
+            (true, true) => unsafe { armci.get_strided(there, own, strides, proc) },
+            // SAFETY: 1. and 2. the memory that `measure` allocated.
+            (true, false) => unsafe { armci.put_strided(own, there, strides, proc) },
+            // SAFETY: 1. and 2. the memory that `measure` allocated.
+            (false, true) => unsafe { armci.get(there, own, bytes, proc) },
+            // SAFETY: 1. and 2. the memory that `measure` allocated.
+            (false, false) => unsafe { armci.put(own, there, bytes, proc) },
         })
     }
 }

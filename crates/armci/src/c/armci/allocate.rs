@@ -6,7 +6,7 @@ use super::{ARMCI_Group, armci_meminfo_t, armci_size_t};
 use crate::{
     Result,
     c::{
-        arguments::group_at,
+        arguments::{group_at, room},
         process::{self, armci, call, call_or_die, code},
     },
     error::{count, not_null},
@@ -15,7 +15,7 @@ use crate::{
 /// Allocates memory at all processes, and lists its addresses. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Malloc(ptr_arr: *mut *mut c_void, bytes: armci_size_t) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
+    // SAFETY: 1. and 2. C1 and C2, for the list.
     unsafe { malloc("ARMCI_Malloc", ptr_arr, bytes) }
 }
 
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn ARMCI_Malloc_memdev(
     bytes: armci_size_t,
     _device: *const c_char,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
+    // SAFETY: 1. and 2. C1 and C2, for the list.
     unsafe { malloc("ARMCI_Malloc_memdev", ptr_arr, bytes) }
 }
 
@@ -42,11 +42,17 @@ pub unsafe extern "C" fn ARMCI_Free_memdev(ptr: *mut c_void) -> c_int {
     call("ARMCI_Free_memdev", |armci| armci.free(ptr.cast()))
 }
 
+/// As ARMCI_Malloc, in the name of a function.
+///
+/// # Safety
+/// If `ptr_arr` is not null:
+/// 1. It has room for an address of each process.
+/// 2. No other code uses it meanwhile.
 unsafe fn malloc(function: &str, ptr_arr: *mut *mut c_void, bytes: armci_size_t) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call(function, |armci| unsafe {
+    call(function, |armci| {
         let addresses = armci.malloc_wanted(checked_bytes(ptr_arr, bytes))?;
-        fill(ptr_arr, &addresses);
+        // SAFETY: 1. and 2. The caller's conditions 1 and 2.
+        unsafe { fill(ptr_arr, &addresses) };
         Ok(())
     })
 }
@@ -76,7 +82,7 @@ pub unsafe extern "C" fn ARMCI_Malloc_group(
     bytes: armci_size_t,
     group: *mut ARMCI_Group,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
+    // SAFETY: 1. to 4. C1 and C2, for the list and the group.
     unsafe { malloc_group("ARMCI_Malloc_group", ptr_arr, bytes, group) }
 }
 
@@ -88,21 +94,28 @@ pub unsafe extern "C" fn ARMCI_Malloc_group_memdev(
     group: *mut ARMCI_Group,
     _device: *const c_char,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
+    // SAFETY: 1. to 4. C1 and C2, for the list and the group.
     unsafe { malloc_group("ARMCI_Malloc_group_memdev", ptr_arr, bytes, group) }
 }
 
+/// As ARMCI_Malloc_group, in the name of a function.
+///
+/// # Safety
+/// 1. and 2. as [`malloc`], for the members of the group.
+/// 3. and 4. as 1. and 2. of [`group_at`].
 unsafe fn malloc_group(
     function: &str,
     ptr_arr: *mut *mut c_void,
     bytes: armci_size_t,
     group: *mut ARMCI_Group,
 ) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call(function, |armci| unsafe {
+    call(function, |armci| {
         let wanted = checked_bytes(ptr_arr, bytes);
-        let addresses = armci.malloc_group_wanted(wanted, group_at(group)?)?;
-        fill(ptr_arr, &addresses);
+        // SAFETY: 1. and 2. The caller's conditions 3 and 4.
+        let group = unsafe { group_at(group) }?;
+        let addresses = armci.malloc_group_wanted(wanted, group)?;
+        // SAFETY: 1. and 2. The caller's conditions 1 and 2.
+        unsafe { fill(ptr_arr, &addresses) };
         Ok(())
     })
 }
@@ -116,17 +129,17 @@ pub unsafe extern "C" fn ARMCI_Free_group(ptr: *mut c_void, _group: *mut ARMCI_G
 /// Allocates memory of this process, and describes it for other processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Memget(bytes: usize, meminfo: *mut armci_meminfo_t, _memflg: c_int) {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_Memget", |armci| unsafe {
-        not_null(meminfo, "the description of memory")?;
+    call_or_die("ARMCI_Memget", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for the description.
+        let meminfo = unsafe { room(meminfo, "the description of memory") }?;
         let at = armci.malloc_local(bytes.try_into().unwrap_or(c_long::MAX))?;
-        *meminfo = armci_meminfo_t {
+        meminfo.write(armci_meminfo_t {
             armci_addr: at.cast(),
             addr: at.cast(),
             size: bytes,
             cpid: armci.me(),
             idlist: [0; 128],
-        };
+        });
         Ok(())
     });
 }
@@ -135,10 +148,10 @@ pub unsafe extern "C" fn ARMCI_Memget(bytes: usize, meminfo: *mut armci_meminfo_
 /// its start.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Memat(meminfo: *mut armci_meminfo_t, offset: c_long) -> *mut c_void {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_Memat", |armci| unsafe {
+    call_or_die("ARMCI_Memat", |armci| {
         not_null(meminfo, "the description of memory")?;
-        let known = &*meminfo;
+        // SAFETY: `meminfo` is a description that no other code writes to, by C1 and C2.
+        let known = unsafe { &*meminfo };
         let at = armci.attach(known.addr.cast(), known.size, known.cpid)?;
         Ok(at.wrapping_offset(offset as isize).cast())
     })
@@ -151,10 +164,10 @@ pub unsafe extern "C" fn ARMCI_Memdt(_meminfo: *mut armci_meminfo_t, _offset: c_
 /// Frees memory from ARMCI_Memget, at the process that allocated it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Memctl(meminfo: *mut armci_meminfo_t) {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_Memctl", |armci| unsafe {
+    call_or_die("ARMCI_Memctl", |armci| {
         not_null(meminfo, "the description of memory")?;
-        let known = &*meminfo;
+        // SAFETY: `meminfo` is a description that no other code writes to, by C1 and C2.
+        let known = unsafe { &*meminfo };
         if known.cpid == armci.me() {
             armci.free(known.addr.cast())?;
         }
@@ -191,9 +204,9 @@ fn checked_bytes(list: *mut *mut c_void, bytes: armci_size_t) -> Result<usize> {
 ///
 /// # Safety
 /// 1. The list has room for all addresses.
+/// 2. No other code uses it meanwhile.
 unsafe fn fill(list: *mut *mut c_void, addresses: &[*mut u8]) {
-    for (at, address) in addresses.iter().enumerate() {
-        // SAFETY: the list has room, by the caller's condition 1.
-        unsafe { *list.add(at) = address.cast() };
-    }
+    // SAFETY: the list has room, by the caller's condition 1. The addresses are another allocation,
+    // by condition 2.
+    unsafe { list.copy_from_nonoverlapping(addresses.as_ptr().cast(), addresses.len()) };
 }

@@ -6,7 +6,7 @@ use super::ARMCI_Group;
 use crate::{
     Error, Result,
     c::{
-        arguments::group_at,
+        arguments::{group_at, room},
         communicators,
         process::{armci, call_or_die, code},
     },
@@ -20,12 +20,13 @@ pub unsafe extern "C" fn ARMCI_Group_create(
     pid_list: *mut c_int,
     group_out: *mut ARMCI_Group,
 ) {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_Group_create", |armci| unsafe {
-        let list = members(n, pid_list)?;
-        not_null(group_out, "where a group goes")?;
+    call_or_die("ARMCI_Group_create", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for the list.
+        let list = unsafe { members(n, pid_list) }?;
+        // SAFETY: 1. and 2. C1 and C2, for the new group.
+        let group_out = unsafe { room(group_out, "where a group goes") }?;
         let group = armci.group_of(list, armci.default_group())?;
-        *group_out = group.0;
+        group_out.write(group.0);
         communicators::add(armci, group)
     });
 }
@@ -38,12 +39,15 @@ pub unsafe extern "C" fn ARMCI_Group_create_child(
     group_out: *mut ARMCI_Group,
     group_parent: *mut ARMCI_Group,
 ) {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_Group_create_child", |armci| unsafe {
-        let list = members(n, pid_list)?;
-        not_null(group_out, "where a group goes")?;
-        let group = armci.group_of(list, group_at(group_parent)?)?;
-        *group_out = group.0;
+    call_or_die("ARMCI_Group_create_child", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for the list.
+        let list = unsafe { members(n, pid_list) }?;
+        // SAFETY: 1. and 2. C1 and C2, for the parent.
+        let parent = unsafe { group_at(group_parent) }?;
+        // SAFETY: 1. and 2. C1 and C2, for the new group.
+        let group_out = unsafe { room(group_out, "where a group goes") }?;
+        let group = armci.group_of(list, parent)?;
+        group_out.write(group.0);
         communicators::add(armci, group)
     });
 }
@@ -65,9 +69,9 @@ unsafe fn members<'a>(n: c_int, list: *const c_int) -> Result<&'a [c_int]> {
 /// Frees a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_free(group: *mut ARMCI_Group) {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_Group_free", |armci| unsafe {
-        let group = group_at(group)?;
+    call_or_die("ARMCI_Group_free", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for the group.
+        let group = unsafe { group_at(group) }?;
         armci.group_free(group)?;
         communicators::remove(group)
     });
@@ -78,11 +82,11 @@ pub unsafe extern "C" fn ARMCI_Group_free(group: *mut ARMCI_Group) {
 pub unsafe extern "C" fn ARMCI_Group_rank(group: *mut ARMCI_Group, rank: *mut c_int) -> c_int {
     let mut found = None;
     let mut act = || -> Result<()> {
-        // SAFETY: C's caller passes pointers as the header says.
-        found = armci()?.group_rank(unsafe { group_at(group) }?)?;
-        not_null(rank, "where a number goes")?;
-        // SAFETY: C's caller passes pointers as the header says.
-        unsafe { *rank = found.unwrap_or(-1) };
+        // SAFETY: 1. and 2. C1 and C2, for the group.
+        let group = unsafe { group_at(group) };
+        found = armci()?.group_rank(group?)?;
+        // SAFETY: 1. and 2. C1 and C2, for the number.
+        unsafe { room(rank, "where a number goes") }?.write(found.unwrap_or(-1));
         Ok(())
     };
     match code("ARMCI_Group_rank", act()) {
@@ -94,10 +98,12 @@ pub unsafe extern "C" fn ARMCI_Group_rank(group: *mut ARMCI_Group, rank: *mut c_
 /// Stores the number of a group's members.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_size(group: *mut ARMCI_Group, size: *mut c_int) {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_Group_size", |armci| unsafe {
-        not_null(size, "where a number goes")?;
-        *size = armci.members(group_at(group)?)?.len() as c_int;
+    call_or_die("ARMCI_Group_size", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for the group.
+        let group = unsafe { group_at(group) }?;
+        // SAFETY: 1. and 2. C1 and C2, for the number.
+        let size = unsafe { room(size, "where a number goes") }?;
+        size.write(armci.members(group)?.len() as c_int);
         Ok(())
     });
 }
@@ -105,19 +111,20 @@ pub unsafe extern "C" fn ARMCI_Group_size(group: *mut ARMCI_Group, size: *mut c_
 /// Sets the group that new groups are made of.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_set_default(group: *mut ARMCI_Group) {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_Group_set_default", |armci| unsafe {
-        armci.set_default_group(group_at(group)?)
+    call_or_die("ARMCI_Group_set_default", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for the group.
+        let group = unsafe { group_at(group) }?;
+        armci.set_default_group(group)
     });
 }
 
 /// Stores the group that new groups are made of.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_get_default(group_out: *mut ARMCI_Group) {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_Group_get_default", |armci| unsafe {
-        not_null(group_out, "where a group goes")?;
-        *group_out = armci.default_group().0;
+    call_or_die("ARMCI_Group_get_default", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for the group.
+        let group_out = unsafe { room(group_out, "where a group goes") }?;
+        group_out.write(armci.default_group().0);
         Ok(())
     });
 }
@@ -125,10 +132,9 @@ pub unsafe extern "C" fn ARMCI_Group_get_default(group_out: *mut ARMCI_Group) {
 /// Stores the group of all processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_get_world(group_out: *mut ARMCI_Group) {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_Group_get_world", |_| unsafe {
-        not_null(group_out, "where a group goes")?;
-        *group_out = 0;
+    call_or_die("ARMCI_Group_get_world", |_| {
+        // SAFETY: 1. and 2. C1 and C2, for the group.
+        unsafe { room(group_out, "where a group goes") }?.write(0);
         Ok(())
     });
 }
@@ -136,9 +142,10 @@ pub unsafe extern "C" fn ARMCI_Group_get_world(group_out: *mut ARMCI_Group) {
 /// The process of a member of a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Absolute_id(group: *mut ARMCI_Group, group_rank: c_int) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_Absolute_id", |armci| unsafe {
-        let members = armci.members(group_at(group)?)?;
+    call_or_die("ARMCI_Absolute_id", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for the group.
+        let group = unsafe { group_at(group) }?;
+        let members = armci.members(group)?;
         let found = usize::try_from(group_rank)
             .ok()
             .and_then(|at| members.get(at));

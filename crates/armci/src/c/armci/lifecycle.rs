@@ -14,7 +14,8 @@ pub unsafe extern "C" fn ARMCI_Init() -> c_int {
 /// program then ends MPI, or its exit does if ARMCI was finalized.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Init_args(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
-    let begun = process::begin_mpi(argc, argv);
+    // SAFETY: 1. C5.
+    let begun = unsafe { process::begin_mpi(argc, argv) };
     let begun = begun.and_then(|is_ours| {
         if is_ours {
             process::end_mpi_at_exit();
@@ -47,7 +48,7 @@ pub unsafe extern "C" fn ARMCI_Finalize() -> c_int {
 /// Prints a message and a number, and ends the job.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Error(msg: *const c_char, code: c_int) {
-    // SAFETY: 1. C's caller passes null or a string.
+    // SAFETY: 1. C3.
     unsafe { process::print_message(msg, code) };
     process::die(code)
 }
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn dassertp_fail(
         if text.is_null() {
             return String::new();
         }
-        // SAFETY: C's caller passes null or a string.
+        // SAFETY: `text` is not null, so it is text, by C3.
         unsafe { std::ffi::CStr::from_ptr(text) }
             .to_string_lossy()
             .into_owned()

@@ -21,9 +21,10 @@ pub unsafe extern "C" fn ARMCI_Uses_shm() -> c_int {
 /// Returns 1 if the memory of other members of a group is mapped here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Uses_shm_grp(group: *mut ARMCI_Group) -> c_int {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_Uses_shm_grp", |armci| unsafe {
-        let members = armci.members(group_at(group)?)?;
+    call_or_die("ARMCI_Uses_shm_grp", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for the group.
+        let group = unsafe { group_at(group) }?;
+        let members = armci.members(group)?;
         let near = |proc: &&usize| armci.is_mapped(**proc as c_int).unwrap_or(false);
         Ok(c_int::from(members.iter().filter(near).count() > 1))
     })

@@ -29,9 +29,10 @@ pub unsafe extern "C" fn ARMCI_AllFence() {
 /// As ARMCI_Fence, for the processes of a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GroupFence(group: *mut ARMCI_Group) {
-    // SAFETY: C's caller passes pointers as the header says.
-    call_or_die("ARMCI_GroupFence", |armci| unsafe {
-        let members = armci.members(group_at(group)?)?;
+    call_or_die("ARMCI_GroupFence", |armci| {
+        // SAFETY: 1. and 2. C1 and C2, for the group.
+        let group = unsafe { group_at(group) }?;
+        let members = armci.members(group)?;
         let fenced = members.iter().map(|proc| armci.fence(*proc as c_int));
         // All processes are fenced, even if one fence fails.
         fenced.fold(Ok(()), Result::and)

@@ -74,7 +74,7 @@ impl<'a> ArmciPeer<'a> {
         let own = parts[e.job.rank().index()].cast::<f64>();
         for word in 0..len / WORD {
             // SAFETY: the word is in this rank's own part, which nobody uses before the barrier.
-            unsafe { own.add(word).write(1.0) }
+            unsafe { own.wrapping_add(word).write(1.0) }
         }
         raised(armci.barrier())?;
         // Each rank's own memory is mapped. The decision is rank 0's view of rank 1.
@@ -232,10 +232,10 @@ impl<'a> ArmciPeer<'a> {
     }
 
     /// # Safety
-    /// The local runs are readable.
+    /// 1. The local runs are readable.
     #[inline(always)]
     pub(super) unsafe fn put_vector(&self, vector: &Vector<'_>) -> hydrant::Result<()> {
-        // SAFETY: the caller says that the local runs are readable; the rest as in `put`.
+        // SAFETY: 1. The local runs are readable, by the caller's condition 1. 2. as in `put`.
         raised(unsafe { (self.armci).put_vector(std::slice::from_ref(vector), self.proc) })
     }
 
@@ -250,11 +250,11 @@ impl<'a> ArmciPeer<'a> {
     }
 
     /// # Safety
-    /// The local runs are readable.
+    /// 1. The local runs are readable.
     #[inline(always)]
     pub(super) unsafe fn accumulate_vector(&self, vector: &Vector<'_>) -> hydrant::Result<()> {
         let vectors = std::slice::from_ref(vector);
-        // SAFETY: the caller says that the local runs are readable; the rest as in `put`.
+        // SAFETY: 1. The local runs are readable, by the caller's condition 1. 2. as in `put`.
         raised(unsafe { (self.armci).accumulate_vector(&self.scale, vectors, self.proc) })
     }
 

@@ -40,13 +40,12 @@ fn sized(cases: &Cases<'_>, bytes: u64) -> hydrant::Result<()> {
             let mut runs = vector.src.chunks(1).zip(vector.dst.chunks(1));
             runs.try_for_each(|(src, dst)| {
                 let one = Vector { src, dst, ..vector };
-                // SAFETY: runs of `data`, which nobody else uses.
-                unsafe {
-                    if is_put {
-                        peer.put_vector(&one)
-                    } else {
-                        peer.get_vector(&one)
-                    }
+                if is_put {
+                    // SAFETY: runs of `data`, which nobody else uses.
+                    unsafe { peer.put_vector(&one) }
+                } else {
+                    // SAFETY: runs of `data`, which nobody else uses.
+                    unsafe { peer.get_vector(&one) }
                 }
             })
         })

@@ -5,7 +5,7 @@ use std::arch::asm;
 
 use super::{
     super::{copy::Each, vectors::Vectors},
-    Factor, Number, add_one_by_one, add_rest,
+    Factor, Number, add_one_by_one, rest,
 };
 
 /// Bytes of a vector.
@@ -36,15 +36,17 @@ unsafe fn by_vectors(vectors: Vectors, len: usize, factor: &Factor, runs: impl E
     macro_rules! long {
         ($lines:ident, $masked:ident) => {{
             let (lines, masked) = (len / AVX512 * AVX512, mask(len % AVX512));
-            // SAFETY: 1. and 2. the conditions of this function; the lines and the masked words are
-            // the run.
-            runs.each(|dst, src| unsafe {
+            runs.each(|dst, src| {
                 if lines != 0 {
-                    $lines(dst, src, lines, factor);
+                    // SAFETY: 1. the conditions 1 and 2 of this function. 2. The lines are whole
+                    // vectors, and there are some.
+                    unsafe { $lines(dst, src, lines, factor) };
                 }
                 if masked != 0 {
                     let (dst, src) = (dst.wrapping_add(lines), src.wrapping_add(lines));
-                    $masked(dst, src, masked, factor);
+                    // SAFETY: 1. the conditions 1 and 2 of this function. 2. The masked words are
+                    // the elements after the lines.
+                    unsafe { $masked(dst, src, masked, factor) };
                 }
             });
         }};
@@ -52,15 +54,17 @@ unsafe fn by_vectors(vectors: Vectors, len: usize, factor: &Factor, runs: impl E
     macro_rules! half {
         ($lines:ident, $type:ty) => {{
             let (lines, value) = (len / AVX2 * AVX2, factor.value::<$type>());
-            // SAFETY: 1. and 2. the conditions of this function; the lines and the rest are the
-            // run.
-            runs.each(|dst, src| unsafe {
+            runs.each(|dst, src| {
                 if lines != 0 {
-                    $lines(dst, src, lines, factor);
+                    // SAFETY: 1. the conditions 1 and 2 of this function. 2. The lines are whole
+                    // vectors, and there are some.
+                    unsafe { $lines(dst, src, lines, factor) };
                 }
                 if lines != len {
                     let (dst, src) = (dst.wrapping_add(lines), src.wrapping_add(lines));
-                    add_rest(dst, src, len - lines, value);
+                    // SAFETY: 1., 2. and 3. condition 1 of this function, for the elements after
+                    // the lines.
+                    unsafe { add_rest(dst, src, len - lines, value) };
                 }
             });
         }};
@@ -229,16 +233,13 @@ mod tests {
                 Vectors::all().flat_map(|it| (size..256).step_by(size).map(move |len| (it, len)))
             {
                 let (mut sums, mut right) = (y.to_vec(), y.to_vec());
-                // SAFETY: both sides have this many bytes, of this test's own.
-                unsafe {
-                    by_vectors(
-                        vectors,
-                        len,
-                        &factor,
-                        SingleRun(sums.as_mut_ptr(), x.as_ptr()),
-                    );
-                    add_one_by_one(len, &factor, SingleRun(right.as_mut_ptr(), x.as_ptr()));
-                }
+                let run = SingleRun(sums.as_mut_ptr(), x.as_ptr());
+                // SAFETY: 1. both sides have this many bytes, of this test's own. 2. The processor
+                // has all these vectors.
+                unsafe { by_vectors(vectors, len, &factor, run) };
+                let run = SingleRun(right.as_mut_ptr(), x.as_ptr());
+                // SAFETY: 1. both sides have this many bytes, of this test's own.
+                unsafe { add_one_by_one(len, &factor, run) };
                 assert_eq!(sums, right, "{vectors:?}, {number:?}, {len} bytes");
             }
         }

@@ -10,7 +10,7 @@ pub(super) const LONGEST: usize = 512;
 /// Copies runs of `run` bytes each, between 1 and [`LONGEST`], to or from shared memory.
 ///
 /// # Safety
-/// 1. The conditions of [`store`](super::store) or [`load`](super::load), for each run.
+/// 1. The conditions of [`store`] or [`load`](super::load), for each run.
 pub(super) unsafe fn each(run: usize, runs: impl Each) {
     match run {
         // SAFETY: 1. condition 1 of this function. 2. The length was matched.
@@ -34,19 +34,24 @@ const LONGEST_BY_VECTORS: usize = 16 << 10;
 /// processor's string instructions.
 ///
 /// # Safety
-/// 1. The conditions of [`store`](super::store) or [`load`](super::load).
+/// 1. The conditions of [`store`] or [`load`](super::load).
 #[inline(never)]
 pub(super) unsafe fn any(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: 1. condition 1 of this function. 2. All processors have these vectors.
-    unsafe {
-        match len {
-            64 => move_64(dst, src),
-            65..=128 => chunks::<64, 16>(dst, src, len),
-            32..64 => chunks::<32, 16>(dst, src, len),
-            16..32 => chunks::<16, 16>(dst, src, len),
-            8..16 => chunks::<8, 16>(dst, src, len),
-            _ => any_other(dst, src, len),
-        }
+    macro_rules! chunks_of {
+        ($bytes:literal) => {
+            // SAFETY: 1. condition 1 of this function. 2. All processors have these vectors.
+            unsafe { chunks::<$bytes, 16>(dst, src, len) }
+        };
+    }
+    match len {
+        // SAFETY: 1. condition 1 of this function. 2. All processors have these vectors.
+        64 => unsafe { move_64(dst, src) },
+        65..=128 => chunks_of!(64),
+        32..64 => chunks_of!(32),
+        16..32 => chunks_of!(16),
+        8..16 => chunks_of!(8),
+        // SAFETY: 1. condition 1 of this function.
+        _ => unsafe { any_other(dst, src, len) },
     }
 }
 
@@ -57,15 +62,17 @@ pub(super) unsafe fn any(dst: *mut u8, src: *const u8, len: usize) {
 /// 1. Condition 1 of [`any`].
 #[inline(never)]
 unsafe fn any_other(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: 1. condition 1 of this function. 2. These are the processor's vectors. 3. The lengths
-    // were matched.
-    unsafe {
-        match len {
-            ..32 => short(len, SingleCopy(dst, src)),
-            32..=LONGEST => long(Vectors::here(), len, SingleCopy(dst, src)),
-            LONGER..=LONGEST_BY_VECTORS => long_way(dst, src, len),
-            _ => bulk(dst, src, len),
-        }
+    let one = SingleCopy(dst, src);
+    match len {
+        // SAFETY: 1. condition 1 of this function. 2. The length was matched.
+        ..32 => unsafe { short(len, one) },
+        // SAFETY: 1. condition 1 of this function. 2. The length was matched. 3. These are the
+        // processor's vectors.
+        32..=LONGEST => unsafe { long(Vectors::here(), len, one) },
+        // SAFETY: 1. condition 1 of this function.
+        LONGER..=LONGEST_BY_VECTORS => unsafe { long_way(dst, src, len) },
+        // SAFETY: the conditions of `store` or `load`, by condition 1 of this function.
+        _ => unsafe { bulk(dst, src, len) },
     }
 }
 
@@ -104,22 +111,25 @@ pub(super) fn is_slow_by_strings(dst: *mut u8, src: *const u8, len: usize) -> bo
 /// processors would take for the same address.
 ///
 /// # Safety
-/// 1. The conditions of [`store`](super::store) or [`load`](super::load).
+/// 1. The conditions of [`store`] or [`load`](super::load).
 #[inline(never)]
 pub(super) unsafe fn long_way(dst: *mut u8, src: *const u8, len: usize) {
     let vectors = Vectors::here();
     let ahead = dst.addr().wrapping_sub(src.addr()) % PAGE;
     let from_behind = (1..PAGE / 2).contains(&ahead);
-    // SAFETY: 1. condition 1 of this function. 2. These are the processor's vectors.
-    unsafe {
-        match (vectors, from_behind) {
-            (Vectors::Sse2, false) => chunks::<64, 16>(dst, src, len),
-            (Vectors::Sse2, true) => chunks_from_behind::<64, 16>(dst, src, len),
-            (Vectors::Avx2, false) => chunks::<128, 32>(dst, src, len),
-            (Vectors::Avx2, true) => chunks_from_behind::<128, 32>(dst, src, len),
-            (Vectors::Avx512, false) => chunks::<256, 64>(dst, src, len),
-            (Vectors::Avx512, true) => chunks_from_behind::<256, 64>(dst, src, len),
-        }
+    macro_rules! by {
+        ($chunks:ident, $bytes:literal, $vector:literal) => {
+            // SAFETY: 1. condition 1 of this function. 2. These are the processor's vectors.
+            unsafe { $chunks::<$bytes, $vector>(dst, src, len) }
+        };
+    }
+    match (vectors, from_behind) {
+        (Vectors::Sse2, false) => by!(chunks, 64, 16),
+        (Vectors::Sse2, true) => by!(chunks_from_behind, 64, 16),
+        (Vectors::Avx2, false) => by!(chunks, 128, 32),
+        (Vectors::Avx2, true) => by!(chunks_from_behind, 128, 32),
+        (Vectors::Avx512, false) => by!(chunks, 256, 64),
+        (Vectors::Avx512, true) => by!(chunks_from_behind, 256, 64),
     }
     vectors.end();
 }
@@ -130,7 +140,7 @@ const PAST: usize = 64;
 /// Copies past the caches. A later store is not visible before the copy.
 ///
 /// # Safety
-/// 1. The conditions of [`store`](super::store).
+/// 1. The conditions of [`store`].
 pub(super) unsafe fn past_caches(dst: *mut u8, src: *const u8, len: usize) {
     let head = dst.addr().wrapping_neg() % PAST;
     let (head, lines) = match len.checked_sub(head) {
@@ -259,25 +269,33 @@ unsafe fn chunks_from_behind<const N: usize, const VECTOR: usize>(
 /// 2. The processor has such vectors.
 #[inline(always)]
 unsafe fn piece<const N: usize, const VECTOR: usize>(dst: *mut u8, src: *const u8) {
-    // SAFETY: 1. and 2. the conditions of this function.
-    unsafe {
-        match (N, VECTOR) {
-            (1, _) => move_1(dst, src),
-            (2, _) => move_2(dst, src),
-            (4, _) => move_4(dst, src),
-            (8, _) => move_8(dst, src),
-            (16, _) => move_16(dst, src),
-            (32, 16) => move_32(dst, src),
-            (32, _) => move_32_avx(dst, src),
-            (64, 16) => move_64(dst, src),
-            (64, 32) => move_64_avx(dst, src),
-            (64, _) => move_64_avx512(dst, src),
-            (128, 32) => move_128_avx(dst, src),
-            (128, _) => move_128_avx512(dst, src),
-            (256, 32) => chunks::<128, 32>(dst, src, 256),
-            (256, _) => move_256_avx512(dst, src),
-            _ => chunks::<256, 64>(dst, src, 512),
-        }
+    macro_rules! by {
+        ($move:ident) => {
+            // SAFETY: 1. and 2. the conditions of this function: the move copies `N` bytes by
+            // vectors of at most `VECTOR` bytes.
+            unsafe { $move(dst, src) }
+        };
+        ($bytes:literal, $vector:literal) => {
+            // SAFETY: 1. and 2. the conditions of this function: `N` is a multiple of these bytes.
+            unsafe { chunks::<$bytes, $vector>(dst, src, N) }
+        };
+    }
+    match (N, VECTOR) {
+        (1, _) => by!(move_1),
+        (2, _) => by!(move_2),
+        (4, _) => by!(move_4),
+        (8, _) => by!(move_8),
+        (16, _) => by!(move_16),
+        (32, 16) => by!(move_32),
+        (32, _) => by!(move_32_avx),
+        (64, 16) => by!(move_64),
+        (64, 32) => by!(move_64_avx),
+        (64, _) => by!(move_64_avx512),
+        (128, 32) => by!(move_128_avx),
+        (128, _) => by!(move_128_avx512),
+        (256, 32) => by!(128, 32),
+        (256, _) => by!(move_256_avx512),
+        _ => by!(256, 64),
     }
 }
 
@@ -466,12 +484,12 @@ mod tests {
             for len in 1..=LONGEST {
                 let mut to = vec![0; LONGEST + 2];
                 let one = SingleCopy(to[1..].as_mut_ptr(), from.as_ptr());
-                // SAFETY: both buffers have this many bytes, and are this test's own.
-                unsafe {
-                    match len {
-                        ..32 => short(len, one),
-                        _ => long(vectors, len, one),
-                    }
+                match len {
+                    // SAFETY: 1. both buffers have this many bytes, and are this test's own.
+                    // 2. The length was matched.
+                    ..32 => unsafe { short(len, one) },
+                    // SAFETY: 1. and 2. as above. 3. The processor has all these vectors.
+                    _ => unsafe { long(vectors, len, one) },
                 }
                 assert_eq!(to[1..=len], from[..len], "{vectors:?}, {len} bytes");
                 assert_eq!((to[0], to[len + 1]), (0, 0), "{vectors:?}, {len} bytes");

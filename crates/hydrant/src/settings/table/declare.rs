@@ -32,9 +32,10 @@ pub(in crate::settings) struct Setting {
     pub(in crate::settings) show: fn(&Settings) -> String,
 }
 
-/// Declares [`Settings`] from the rows of the table.
-macro_rules! declare_settings {
-    ($(
+/// Parses the rows of the table, and passes their parts in groups to the macro `$make`. A macro names
+/// the groups that it uses, which come first if other macros use them too.
+macro_rules! parse_settings {
+    ($make:ident$(
         $section:literal $note:literal {$(
             $(#[$more:meta])*
             $name:literal $field:ident: $type:ty = $default:expr;
@@ -44,6 +45,31 @@ macro_rules! declare_settings {
             $(feature $feature:literal;)?
             $(builder $argument:ident: $given:ty => $value:expr;)?
             $(environment $why:literal;)?
+        )*}
+    )*) => {
+        $make! {$(
+            $section $note {$(
+                {
+                    $name $field $meaning
+                    {$($feature)?} {$(#[$more])*} {$($argument: $given => $value)?}
+                    {$type} {$default} {$form} {$($words)?} {$($why)?}
+                }
+            )*}
+        )*}
+    };
+}
+
+pub(crate) use parse_settings;
+
+/// Declares [`Settings`] from the parts of the rows.
+macro_rules! declare_settings {
+    ($(
+        $section:literal $note:literal {$(
+            {
+                $name:literal $field:ident $meaning:literal
+                {$($feature:literal)?} $more:tt $builder:tt
+                {$type:ty} {$default:expr} {$form:expr} {$($words:literal)?} {$($why:literal)?}
+            }
         )*}
     )*) => {
         /// The values in force.
