@@ -6,7 +6,6 @@ mod work;
 use super::*;
 use crate::communication::{CommunicationKind, FRAMES, Region};
 use crate::costs::{Costs, LinearCost};
-use crate::predictor::Method;
 use crate::sharing::Sharing;
 
 const PAGE: u64 = 4096;
@@ -27,7 +26,6 @@ const COSTS: Costs = Costs {
 
 const CONFIG: PlanConfig = PlanConfig {
     window: 0,
-    method: Method::Shortest,
     costs: COSTS,
     page_bytes: PAGE,
     ..PlanConfig::DEFAULT
@@ -454,10 +452,7 @@ fn a_neighbour_torn_by_a_deregistration_is_registered_again() {
 
 #[test]
 fn a_landmark_is_waited_for() {
-    let mut one = OneThread::new(PlanConfig {
-        method: Method::Landmarks,
-        ..CONFIG
-    });
+    let mut one = OneThread::new(PlanConfig { ..CONFIG });
     // A small message 300 before each use, and noise before it.
     let mut now = 1000;
     for noise in [0, 400, 90, 700, 50] {
