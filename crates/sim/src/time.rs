@@ -19,11 +19,6 @@ impl Picos {
         self.0 as f64 / 1e3
     }
 
-    /// As a duration, cut to whole nanoseconds.
-    pub fn as_duration(self) -> Duration {
-        duration(self.0)
-    }
-
     /// So many times this length, in picoseconds.
     pub fn times(self, count: usize) -> u64 {
         self.0.saturating_mul(count as u64)
