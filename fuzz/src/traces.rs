@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use hydrant_foresight::trace::{RankTrace, Trace};
+use hydrant_traces::trace::{RankTrace, Trace};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

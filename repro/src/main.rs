@@ -4,6 +4,7 @@
 
 mod papers;
 mod replay;
+mod scale;
 
 use std::process::ExitCode;
 

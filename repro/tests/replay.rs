@@ -36,7 +36,7 @@ fn rows_stepping_back(on: &str, trace: &Path, arguments: &[&str]) -> Vec<serde_j
 }
 
 fn recorded(name: &str) -> PathBuf {
-    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/foresight/tests/traces");
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/data");
     traces.join(format!("{name}.S.4.tar.zst"))
 }
 

@@ -100,12 +100,13 @@ impl Savings {
     }
 }
 
-/// The recent times of two routes, and the choice between them. Routes are numbered 0 and 1.
+/// The recent times of two routes, and the choice between them. Routes are numbered 0 and 1, and each
+/// is tried `FIRST` times.
 ///
 /// ```
 /// use hydrant_base::recent::{Chooser, TRIES};
 ///
-/// let chooser = Chooser::default();
+/// let chooser: Chooser = Chooser::default();
 /// for _ in 0..2 * TRIES {
 ///     let route = chooser.choose(0);
 ///     chooser.record(route, [500, 300][route]);
@@ -113,23 +114,22 @@ impl Savings {
 /// assert_eq!(chooser.choose(0), 1);
 /// ```
 #[derive(Default, Debug)]
-pub struct Chooser {
+pub struct Chooser<const FIRST: u32 = TRIES> {
     times: [RecentTime; 2],
-    /// Uses that were begun as trials, by route, up to [`TRIES`].
+    /// Uses that were begun as trials, by route, up to `FIRST`.
     tried: [AtomicU32; 2],
     saved: Savings,
 }
 
-impl Chooser {
-    /// Chooses the route of a use that begins. The route `first` is tried first, and used while the
-    /// times of the other are unknown.
+impl<const FIRST: u32> Chooser<FIRST> {
+    /// Chooses the route of a use that begins. Both are tried in turn, `first` before the other. It is
+    /// also used while the times of the other are unknown.
     pub fn choose(&self, first: usize) -> usize {
-        for route in [first, 1 - first] {
-            let tried = self.tried[route].load(Relaxed);
-            if tried < TRIES {
-                self.tried[route].store(tried + 1, Relaxed);
-                return route;
-            }
+        let tried = self.tried.each_ref().map(|it| it.load(Relaxed));
+        let fewer = [first, 1 - first][usize::from(tried[1 - first] < tried[first])];
+        if tried[fewer] < FIRST {
+            self.tried[fewer].store(tried[fewer] + 1, Relaxed);
+            return fewer;
         }
         let means = self.means();
         let (better, worse) = match means {
@@ -139,7 +139,7 @@ impl Chooser {
             _ => (1, 0),
         };
         self.saved.earn(means[better]);
-        let cost = (means[worse] - means[better]).saturating_mul(TRIES.into());
+        let cost = (means[worse] - means[better]).saturating_mul(FIRST.into());
         if self.saved.spend(cost) {
             // This use and the next ones are trials.
             self.tried[worse].store(1, Relaxed);
@@ -151,7 +151,7 @@ impl Chooser {
 
     /// Records the time of a use by its route.
     pub fn record(&self, route: usize, took: u64) {
-        self.times[route].record(took, TRIES);
+        self.times[route].record(took, FIRST);
     }
 
     /// Returns the mean time of each route; 0 if no use has ended.
@@ -185,7 +185,7 @@ mod tests {
             TRIES
         );
         // A route that becomes faster is found again.
-        let chooser = Chooser::default();
+        let chooser: Chooser = Chooser::default();
         run(&chooser, 100, [60_000, 30_000]);
         let slower = 4000 - run(&chooser, 4000, [10_000, 30_000]);
         assert!(slower < 2000, "{slower}");

@@ -66,6 +66,17 @@ impl OwnedMessage {
             payload: &self.payload,
         }
     }
+
+    /// The message as it arrives from `from`.
+    pub fn delivery(&self, from: Rank) -> Delivery<'_> {
+        Delivery {
+            from,
+            kind: self.kind,
+            tag: self.tag,
+            args: &self.args,
+            payload: &self.payload,
+        }
+    }
 }
 
 /// A message that arrived.

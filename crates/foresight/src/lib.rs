@@ -14,13 +14,11 @@
 //! | part | of the paper |
 //! |---|---|
 //! | [`Signature`], [`SignatureContext`] | context-aware signatures: call stack, buffer, and the communications before in a sliding window (§3.1, §4.2, Figure 4) |
-//! | [`predictor`] | the shortest period of a signature (§4.2); irregular uses (§3.1, *Discussion*); the rival periodicity predictor (§3.1); a better predictor |
+//! | [`predictor`] | a better predictor than the shortest period of a signature (§4.2) |
 //! | [`Costs`] | the components of t_p and `a × pages + b` by regression (§3.2, *Time Control and Estimation*) |
 //! | [`queue`] | the deregistration queue, circular and lock-less (§4.1, Figure 7) |
 //! | [`plan`] | the helper: call site table, registration queue, both conditions (1), deadlines and their spacing (§3.2) |
 //! | [`sharing`] | distribution over idle cores, conservative or aggressive; condition (2) (§5) |
-//! | [`trace`] | communication traces of real programs, read strictly |
-//! | [`evaluation`] | the accuracy of predictions on traces (Figures 5 and 6) |
 //!
 //! # The critical path
 //!
@@ -60,7 +58,7 @@
 //! - The predictor [`Landmarks`](predictor::Landmarks). The NAS traces of class A, on which it was not tuned, judge the
 //!   forecast in force when the helper has to act. For CG, LU, BT and SP it is within 5 % of the period for 90 to 100 %
 //!   of the uses, and within 0.5 % for 54 to 97 %. The limit is the noise of the longest computation without
-//!   communication before a use. The example `accuracy` prints the result beside the best constants in hindsight.
+//!   communication before a use (`docs/foresight.md`).
 //! - The plan keeps a limit on the registered bytes.
 //! - The reader of the queue notices records that are overwritten while it reads them.
 //! - Regions registered ahead and not used are deregistered. A clock that jumps spoils one period and no more.
@@ -73,7 +71,6 @@
 
 mod communication;
 mod costs;
-pub mod evaluation;
 #[cfg(all(test, loom))]
 mod model;
 pub mod plan;
@@ -83,7 +80,6 @@ pub mod sharing;
 mod signature;
 mod sync;
 mod time;
-pub mod trace;
 
 pub use communication::{Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome};
 pub use costs::{Costs, LinearCost, RegistrationBacklog};

@@ -1,12 +1,12 @@
 //! The helper's plan in virtual time.
 
-mod support;
 mod world;
 
-use hydrant_foresight::evaluation::TraceClock;
+use std::path::Path;
+
 use hydrant_foresight::plan::PlanConfig;
-use hydrant_foresight::predictor::Method;
 use hydrant_foresight::sharing::Sharing;
+use hydrant_traces::{evaluation::TraceClock, trace::Trace};
 use proptest::prelude::*;
 use world::{ProgramStep, RunSetup, program, run};
 
@@ -38,37 +38,15 @@ fn figure_1_keeps_one_buffer_registered_and_the_critical_path_free() {
         .iter()
         .map(|it| it.compute_ns + it.transfer_ns)
         .sum();
-    for method in [
-        Method::Shortest,
-        Method::Median { of: 9 },
-        Method::Landmarks,
-    ] {
-        let plan = PlanConfig {
-            method,
-            ..PlanConfig::DEFAULT
-        };
-        let outcome = run(&RunSetup::new(plan), vec![program.clone()]);
-        // The first two rounds teach the predictor. With the paper's window, three uses each are new signatures
-        // twice.
-        assert!(outcome.stats.on_demand <= 8, "{method}: {outcome:?}");
-        assert_eq!(
-            (outcome.stats.late, outcome.stats.unused),
-            (0, 0),
-            "{method}"
-        );
-        assert!(outcome.stats.found >= 22, "{method}: {outcome:?}");
-        // Without a helper, all three would stay registered.
-        assert_eq!(outcome.peak_bytes, 5 * MB, "{method}");
-        assert!(
-            outcome.mean_bytes < 0.02 * (5 * MB) as f64,
-            "{method}: {outcome:?}"
-        );
-        assert_eq!(
-            outcome.end.0,
-            computing + outcome.times.registering_ns,
-            "{method}"
-        );
-    }
+    let outcome = run(&setup(), vec![program]);
+    // The first two rounds teach the predictor. With the paper's window, three uses each are new signatures twice.
+    assert!(outcome.stats.on_demand <= 8, "{outcome:?}");
+    assert_eq!((outcome.stats.late, outcome.stats.unused), (0, 0));
+    assert!(outcome.stats.found >= 22, "{outcome:?}");
+    // Without a helper, all three would stay registered.
+    assert_eq!(outcome.peak_bytes, 5 * MB);
+    assert!(outcome.mean_bytes < 0.02 * (5 * MB) as f64, "{outcome:?}");
+    assert_eq!(outcome.end.0, computing + outcome.times.registering_ns);
 }
 
 #[test]
@@ -246,9 +224,15 @@ fn too_small_a_queue_costs_memory_and_nothing_else() {
     assert!(outcome.stats.found + outcome.stats.on_demand <= 30);
 }
 
+/// The trace of a benchmark of class S on 4 ranks.
+fn trace(benchmark: &str) -> Trace {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../repro/traces/data");
+    hydrant_traces::read(&folder.join(format!("{benchmark}.S.4.tar.zst"))).unwrap()
+}
+
 #[test]
 fn a_real_program_is_served() {
-    let trace = support::read(&support::path("ft")).unwrap();
+    let trace = trace("ft");
     for clock in [TraceClock::Computing, TraceClock::Smooth] {
         for rank in trace.ranks() {
             let program = program(rank, clock);
@@ -285,7 +269,7 @@ fn a_helper_that_does_not_pay_steps_back() {
         ..PlanConfig::DEFAULT
     });
     for name in ["ft", "is", "bt"] {
-        let trace = support::read(&support::path(name)).unwrap();
+        let trace = trace(name);
         for rank in trace.ranks() {
             let program = program(rank, TraceClock::Computing);
             let starved = RunSetup {
@@ -334,11 +318,6 @@ proptest! {
         limit_pages in prop_oneof![Just(u64::MAX >> 12), 1u64..200],
         failing in 0u64..5,
         records in 1usize..64,
-        method in prop_oneof![
-            Just(Method::Shortest),
-            Just(Method::Landmarks),
-            Just(Method::Periodicity { window: 8 }),
-        ],
     ) {
         let repeat = |round: &Vec<ProgramStep>| -> Vec<ProgramStep> {
             let all = (0..30).flat_map(|_| round.clone());
@@ -347,7 +326,7 @@ proptest! {
         };
         let programs: Vec<Vec<ProgramStep>> = rounds.iter().map(repeat).collect();
         let wanting: usize = programs.iter().flatten().filter(|it| it.bytes > 16 << 10).count();
-        let plan = PlanConfig { limit_bytes: limit_pages * 4096, method, ..PlanConfig::DEFAULT };
+        let plan = PlanConfig { limit_bytes: limit_pages * 4096, ..PlanConfig::DEFAULT };
         let setup = RunSetup { failing, records, ..RunSetup::new(plan) };
         let outcome = run(&setup, programs);
         let stats = outcome.stats;
@@ -371,13 +350,10 @@ proptest! {
         let round: Vec<ProgramStep> = (0..).zip(&round).map(steps).collect();
         let program: Vec<ProgramStep> = (0..30).flat_map(|_| round.clone()).collect();
         let wanting = program.iter().filter(|it| it.bytes > 16 << 10).count() as u64;
-        for method in [Method::Shortest, Method::Landmarks] {
-            let plan = PlanConfig { method, ..PlanConfig::DEFAULT };
-            let outcome = run(&RunSetup::new(plan), vec![program.clone()]);
-            prop_assert_eq!(outcome.stats.late, 0, "{}: {:?}", method, &outcome);
-            prop_assert_eq!(outcome.times.waiting_ns, 0);
-            // Four rounds to learn: two for the window, one for the period, one to be sure.
-            prop_assert!(outcome.stats.on_demand * 30 <= wanting * 5, "{}: {:?}", method, &outcome);
-        }
+        let outcome = run(&setup(), vec![program]);
+        prop_assert_eq!(outcome.stats.late, 0, "{:?}", &outcome);
+        prop_assert_eq!(outcome.times.waiting_ns, 0);
+        // Four rounds to learn: two for the window, one for the period, one to be sure.
+        prop_assert!(outcome.stats.on_demand * 30 <= wanting * 5, "{:?}", &outcome);
     }
 }

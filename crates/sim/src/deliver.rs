@@ -1,6 +1,6 @@
 //! Delivery of arrived items, and their cost to the host.
 
-use hydrant_conduit::{Delivery, Error, Message, OwnedMessage, Rank, ReplyPort, Sink};
+use hydrant_conduit::{Error, Message, OwnedMessage, Rank, ReplyPort, Sink};
 
 use crate::{
     World,
@@ -59,13 +59,13 @@ impl SimCall<'_> {
                     rank,
                     peer: from,
                 };
-                self.without_lock(|| sink.request(delivery(from, &message), &mut port));
+                self.without_lock(|| sink.request(message.delivery(Rank(from as u32)), &mut port));
                 let clock = self.clock();
                 self.handler_done(fixed, rank, from, clock);
             }
             InboxItem::Reply(from, message) => {
                 self.charge(receive_cost(fixed, &message));
-                self.without_lock(|| sink.reply(delivery(from, &message)));
+                self.without_lock(|| sink.reply(message.delivery(Rank(from as u32))));
                 let clock = self.clock();
                 self.reply_done(fixed, rank, from, clock);
             }
@@ -185,14 +185,4 @@ pub(crate) fn send_cost(fixed: &SimShared, message: &Message<'_>) -> VirtualTime
 fn receive_cost(fixed: &SimShared, message: &OwnedMessage) -> VirtualTime {
     let host = fixed.profile.host();
     host.receive.0 + host.copying(message.payload.len()) + host.handler.0
-}
-
-fn delivery(from: usize, message: &OwnedMessage) -> Delivery<'_> {
-    Delivery {
-        from: Rank(from as u32),
-        kind: message.kind,
-        tag: message.tag,
-        args: &message.args,
-        payload: &message.payload,
-    }
 }

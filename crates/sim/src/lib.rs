@@ -67,7 +67,6 @@ mod paging;
 mod pair;
 mod profile;
 mod registry;
-pub mod scale;
 mod seats;
 mod sleep;
 mod state;

@@ -11,7 +11,7 @@ pub(crate) const LAST: VirtualTime = VirtualTime::MAX / 2;
 
 /// A length of time in whole picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub struct Picos(pub(crate) u64);
+pub struct Picos(pub u64);
 
 impl Picos {
     /// In nanoseconds.
@@ -19,12 +19,8 @@ impl Picos {
         self.0 as f64 / 1e3
     }
 
-    /// As a duration, cut to whole nanoseconds.
-    pub fn as_duration(self) -> Duration {
-        duration(self.0)
-    }
-
-    pub(crate) fn times(self, count: usize) -> VirtualTime {
+    /// So many times this length, in picoseconds.
+    pub fn times(self, count: usize) -> u64 {
         self.0.saturating_mul(count as u64)
     }
 }
@@ -45,8 +41,8 @@ impl Rate {
         1e15 / self.0 as f64
     }
 
-    /// The time that so many bytes take.
-    pub(crate) fn of(self, bytes: usize) -> VirtualTime {
+    /// The picoseconds that so many bytes take.
+    pub fn of(self, bytes: usize) -> u64 {
         (bytes as u128 * u128::from(self.0) / 1000) as u64
     }
 }

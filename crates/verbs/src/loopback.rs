@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use hydrant_conduit::{Delivery, Error, Message, ReplyPort, Sent, Sink};
+use hydrant_conduit::{Error, Message, OwnedMessage, ReplyPort, Sent, Sink};
 use parking_lot::Mutex;
 
 use crate::{
@@ -21,30 +21,10 @@ const MAX_DELIVERIES: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Loopback {
-    /// Filled by any thread, delivered by the thread that polls, in order.
-    queue: Mutex<VecDeque<LoopbackMessage>>,
+    /// Filled by any thread, delivered by the thread that polls, in order. True marks a request.
+    queue: Mutex<VecDeque<(bool, OwnedMessage)>>,
     /// The length of the queue. Stored while the queue is locked.
     count: AtomicUsize,
-}
-
-struct LoopbackMessage {
-    request: bool,
-    kind: u8,
-    tag: u16,
-    args: Vec<u64>,
-    payload: Vec<u8>,
-}
-
-impl LoopbackMessage {
-    fn new(request: bool, message: &Message<'_>) -> Self {
-        Self {
-            request,
-            kind: message.kind,
-            tag: message.tag,
-            args: message.args.to_vec(),
-            payload: message.payload.to_vec(),
-        }
-    }
 }
 
 impl Loopback {
@@ -55,13 +35,13 @@ impl Loopback {
             return Sent::Full;
         }
         own.note_sent();
-        queue.push_back(LoopbackMessage::new(true, message));
+        queue.push_back((true, OwnedMessage::new(message)));
         self.count.store(queue.len(), Release);
         Sent::Yes
     }
 
     #[inline]
-    fn take(&self) -> Option<LoopbackMessage> {
+    fn take(&self) -> Option<(bool, OwnedMessage)> {
         if self.is_empty() {
             return None;
         }
@@ -82,20 +62,14 @@ impl Loopback {
         let rank = endpoint.rank();
         let mut count = 0;
         while count < MAX_DELIVERIES
-            && let Some(message) = self.take()
+            && let Some((is_request, message)) = self.take()
         {
-            let delivery = Delivery {
-                from: rank,
-                kind: message.kind,
-                tag: message.tag,
-                args: &message.args,
-                payload: &message.payload,
-            };
+            let delivery = message.delivery(rank);
             count += 1;
             if message.kind >= Message::KINDS {
                 let what = "its kind is unknown";
                 sink.malformed(Error::Malformed { peer: rank, what });
-            } else if message.request {
+            } else if is_request {
                 sink.request(
                     delivery,
                     &mut LoopbackReplyPort {
@@ -106,7 +80,7 @@ impl Loopback {
             } else {
                 sink.reply(delivery);
             }
-            if message.request {
+            if is_request {
                 peers.get(rank).credits().note_own_handled();
             }
         }
@@ -124,7 +98,7 @@ impl ReplyPort for LoopbackReplyPort<'_> {
         self.endpoint.caps().check(message)?;
         let Loopback { queue, count } = self.loopback;
         let mut queue = queue.lock();
-        queue.push_back(LoopbackMessage::new(false, message));
+        queue.push_back((false, OwnedMessage::new(message)));
         count.store(queue.len(), Release);
         Ok(())
     }

@@ -9,7 +9,7 @@
 //! Messages of a few bytes between two ranks are left out. A program with larger ones cannot be
 //! derived, because a trace does not say which of more ranks would talk to each other.
 
-use hydrant_foresight::trace::{self, MAGIC, MpiCall, RECORD_BYTES, RankTrace, Trace, TraceRecord};
+use hydrant_traces::trace::{self, MAGIC, MpiCall, RECORD_BYTES, RankTrace, Trace, TraceRecord};
 
 /// The largest message, or part, that counts as a count and not as data.
 const COUNT: u64 = 64;

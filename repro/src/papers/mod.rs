@@ -3,7 +3,7 @@
 //! Each experiment is a function of only the available time. Its result is a [`Part`]: tables,
 //! pictures, and a comparison with the paper. Programs and micro-benchmarks run on `hydrant` itself
 //! over `sim` ([`job`], [`programs`]). Experiments with more ranks than a machine has threads drive
-//! the pinning protocol alone ([`hydrant_sim::scale`]). The papers' figures are a data file
+//! the pinning protocol alone ([`crate::scale`]). The papers' figures are a data file
 //! ([`published`]). [`page`] writes the results.
 
 mod armci;
@@ -115,7 +115,7 @@ pub(crate) enum ReproduceError {
     },
     /// A trace is wrong.
     #[error(transparent)]
-    Trace(#[from] replay::ReadError),
+    Trace(#[from] hydrant_traces::ReadError),
     /// A trace cannot be replayed.
     #[error(transparent)]
     Replay(#[from] replay::ReplayError),
@@ -134,7 +134,7 @@ pub(crate) enum ReproduceError {
     },
     /// The protocol alone failed.
     #[error(transparent)]
-    Scale(#[from] hydrant_sim::scale::ScaleError),
+    Scale(#[from] crate::scale::ScaleError),
     /// A machine's profile is missing.
     #[error(transparent)]
     Profile(#[from] hydrant_sim::ProfileError),

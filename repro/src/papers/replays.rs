@@ -6,7 +6,7 @@ use hydrant::{ConduitKind, JobBuilder, MessageProtocol, Settings, Strategy};
 
 use super::{ExperimentInputs, ReproduceError};
 use crate::replay::{self, EAGER, How, Played, ReplayError, ReplayRow, Script};
-use hydrant_foresight::trace::Trace;
+use hydrant_traces::trace::Trace;
 
 /// The settings of a replay.
 #[derive(Clone, Debug)]

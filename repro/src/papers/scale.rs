@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::scale::{self, ScaleOutcome, ScaleSetup, Traffic};
 use hydrant_sim::Profile;
-use hydrant_sim::scale::{self, ScaleOutcome, ScaleSetup, Traffic};
 
 use super::job::micros;
 use super::part::{Cell, Part, Picture, Sheet};

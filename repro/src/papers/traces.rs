@@ -3,45 +3,20 @@
 
 use std::path::{Path, PathBuf};
 
-use hydrant_foresight::trace::Trace;
+use hydrant_traces::trace::Trace;
 
 use super::ReproduceError;
-use crate::replay;
 
 /// The archives that come with the command: the small NAS Parallel Benchmarks.
 const OWN: [(&str, &[u8]); 8] = [
-    (
-        "bt.S.4",
-        include_bytes!("../../../crates/foresight/tests/traces/bt.S.4.tar.zst"),
-    ),
-    (
-        "cg.W.4",
-        include_bytes!("../../../crates/foresight/tests/traces/cg.W.4.tar.zst"),
-    ),
-    (
-        "ft.A.4",
-        include_bytes!("../../../crates/foresight/tests/traces/ft.A.4.tar.zst"),
-    ),
-    (
-        "ft.S.4",
-        include_bytes!("../../../crates/foresight/tests/traces/ft.S.4.tar.zst"),
-    ),
-    (
-        "ft.W.4",
-        include_bytes!("../../../crates/foresight/tests/traces/ft.W.4.tar.zst"),
-    ),
-    (
-        "is.A.4",
-        include_bytes!("../../../crates/foresight/tests/traces/is.A.4.tar.zst"),
-    ),
-    (
-        "is.S.4",
-        include_bytes!("../../../crates/foresight/tests/traces/is.S.4.tar.zst"),
-    ),
-    (
-        "lu.S.4",
-        include_bytes!("../../../crates/foresight/tests/traces/lu.S.4.tar.zst"),
-    ),
+    ("bt.S.4", include_bytes!("../../traces/data/bt.S.4.tar.zst")),
+    ("cg.W.4", include_bytes!("../../traces/data/cg.W.4.tar.zst")),
+    ("ft.A.4", include_bytes!("../../traces/data/ft.A.4.tar.zst")),
+    ("ft.S.4", include_bytes!("../../traces/data/ft.S.4.tar.zst")),
+    ("ft.W.4", include_bytes!("../../traces/data/ft.W.4.tar.zst")),
+    ("is.A.4", include_bytes!("../../traces/data/is.A.4.tar.zst")),
+    ("is.S.4", include_bytes!("../../traces/data/is.S.4.tar.zst")),
+    ("lu.S.4", include_bytes!("../../traces/data/lu.S.4.tar.zst")),
 ];
 
 /// A trace and its name.
@@ -78,7 +53,7 @@ impl Traces {
         let unpack = |&(name, packed): &(&str, &[u8])| {
             Ok(Recorded {
                 name: name.to_owned(),
-                trace: replay::unpack(name, packed)?,
+                trace: hydrant_traces::unpack(name, packed)?,
             })
         };
         Ok(Self {
@@ -114,7 +89,7 @@ impl Traces {
         let read = |path: &PathBuf| {
             Ok(Recorded {
                 name: name_of(path),
-                trace: replay::read(path)?,
+                trace: hydrant_traces::read(path)?,
             })
         };
         Ok(Self {

@@ -9,7 +9,6 @@ mod memory;
 mod order;
 mod pattern;
 mod rank;
-mod read;
 mod report;
 mod schedule;
 mod script;
@@ -32,7 +31,6 @@ use hydrant_report::{
 };
 
 pub(crate) use rank::Played;
-pub(crate) use read::{ReadError, read, unpack};
 pub(crate) use report::{ReplayRow, mean};
 pub(crate) use script::{EAGER, How, Script};
 
@@ -69,7 +67,7 @@ pub(crate) struct ReplayArgs {
 pub(crate) enum ReplayError {
     /// The trace is wrong.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] hydrant_traces::ReadError),
     /// The trace cannot be replayed.
     #[error(transparent)]
     Unplayable(#[from] schedule::Unplayable),
@@ -124,7 +122,7 @@ pub(crate) enum ReplayError {
 
 /// Replays a trace.
 pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
-    let script = Script::of(&read(&arguments.trace)?, &arguments.conduit)?;
+    let script = Script::of(&hydrant_traces::read(&arguments.trace)?, &arguments.conduit)?;
     if let Some(picture) = &arguments.plot {
         picture
             .reserve()

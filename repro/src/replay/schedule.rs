@@ -6,9 +6,7 @@ use std::{
     fmt,
 };
 
-use hydrant_foresight::trace::{
-    HEADER_BYTES, MpiCall, RECORD_BYTES, RankTrace, Trace, TraceRecord,
-};
+use hydrant_traces::trace::{HEADER_BYTES, MpiCall, RECORD_BYTES, RankTrace, Trace, TraceRecord};
 
 use super::{
     pattern,
@@ -403,12 +401,9 @@ mod tests {
     #[test]
     fn every_message_of_a_recorded_program_has_two_ends() {
         for name in ["bt", "ft", "is", "lu"] {
-            let folder = concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../crates/foresight/tests/traces"
-            );
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/traces/data");
             let path = std::path::Path::new(folder).join(format!("{name}.S.4.tar.zst"));
-            let trace = super::super::read::read(&path).unwrap();
+            let trace = hydrant_traces::read(&path).unwrap();
             let schedules = schedules(&trace).unwrap();
             check(&schedules);
             for (rank, steps) in trace.ranks().iter().zip(&schedules) {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use hydrant::{ConduitKind, Job, JobBuilder};
-use hydrant_foresight::trace::Trace;
+use hydrant_traces::trace::Trace;
 
 use super::{
     ReplayError, memory, order,

@@ -1,7 +1,6 @@
 //! The configuration of a plan.
 
 use crate::costs::Costs;
-use crate::predictor::Method;
 use crate::sharing::Sharing;
 use crate::signature::{DEFAULT_WINDOW, MAX_WINDOW};
 
@@ -12,8 +11,6 @@ pub struct PlanConfig {
     pub window: usize,
     /// The number of low address bits that signatures ignore.
     pub grain_bits: u32,
-    /// The prediction method.
-    pub method: Method,
     /// The durations of the helper's steps.
     pub costs: Costs,
     /// The helpers on the same core.
@@ -30,12 +27,11 @@ pub struct PlanConfig {
 }
 
 impl PlanConfig {
-    /// The paper's window with the landmark predictor, and no limit. Signatures treat addresses on one page as the
+    /// The paper's window, and no limit. Signatures treat addresses on one page as the
     /// same buffer, as the NIC does: programs such as IS shift their offsets a little from use to use.
     pub const DEFAULT: PlanConfig = PlanConfig {
         window: DEFAULT_WINDOW,
         grain_bits: 12,
-        method: Method::Landmarks,
         costs: Costs::TYPICAL,
         sharing: Sharing::NONE,
         page_bytes: 4096,

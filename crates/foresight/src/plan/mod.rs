@@ -46,7 +46,7 @@ use std::fmt;
 
 use crate::communication::{Communication, Region, RegistrationOutcome};
 use crate::costs::RegistrationBacklog;
-use crate::predictor::{Observation, Predictor, Update};
+use crate::predictor::{Landmarks, Observation, Update};
 use crate::signature::{Signature, SignatureContext};
 use crate::time::Time;
 
@@ -86,7 +86,7 @@ pub struct Plan {
 /// The communications of one thread.
 struct ThreadStream {
     context: SignatureContext,
-    predictor: Box<dyn Predictor>,
+    predictor: Landmarks,
     /// The time that the thread has spent on registering so far. Periods exclude it, because they are those of a
     /// thread that finds its buffers registered.
     stalled_ns: u64,
@@ -122,7 +122,7 @@ impl Plan {
         let id = ThreadId(self.threads.len() as u32);
         self.threads.push(ThreadStream {
             context: SignatureContext::new(self.config.window, self.config.grain_bits),
-            predictor: self.config.method.predictor(),
+            predictor: Landmarks::new(),
             stalled_ns: 0,
         });
         id

@@ -27,10 +27,12 @@ use hydrant_base::mix;
 use super::generations::Generations;
 use super::history::History;
 use super::path::{Passed, ProgramPath, Sum};
-use super::shortest::MOST_SITES;
-use super::{Forecast, Observation, Predictor, Update, period};
+use super::{Forecast, Observation, Update};
 use crate::signature::Signature;
 use crate::time::Time;
+
+/// The number of call sites kept.
+pub(super) const MOST_SITES: usize = 1 << 13;
 
 /// The number of last communications that may be landmarks.
 const RECENT: usize = 128;
@@ -66,6 +68,28 @@ impl Landmarks {
         }
     }
 
+    /// Observes the next communication of the stream, and appends changed forecasts to `updates`. They are of this
+    /// signature, if its buffer is wanted, and maybe of others.
+    pub fn observe(&mut self, seen: &Observation, updates: &mut Vec<Update>) {
+        self.sum = self.sum.wrapping_add(mix(seen.signature.0));
+        if seen.wanted {
+            let forecast = self.learn(seen);
+            updates.push(Update {
+                signature: seen.signature,
+                forecast,
+            });
+        }
+        self.forecast_awaited(seen.at, updates);
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Passed {
+            at: seen.at,
+            heard: seen.heard,
+            sum: self.sum,
+        });
+    }
+
     /// Handles a use: learns the path to it, and forecasts the next.
     fn learn(&mut self, seen: &Observation) -> Option<Forecast> {
         let Self {
@@ -87,7 +111,9 @@ impl Landmarks {
                 }
             }
         }
-        if !is_new && let Some(period_ns) = period(site.last, seen.at) {
+        // If the clock was set back, the difference means nothing.
+        if !is_new && seen.at >= site.last {
+            let period_ns = seen.at.since(site.last);
             site.learn(seen, period_ns, sum.wrapping_sub(site.last_sum), recent);
         }
         site.last = seen.at;
@@ -131,28 +157,6 @@ impl Landmarks {
 impl Default for Landmarks {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Predictor for Landmarks {
-    fn observe(&mut self, seen: &Observation, updates: &mut Vec<Update>) {
-        self.sum = self.sum.wrapping_add(mix(seen.signature.0));
-        if seen.wanted {
-            let forecast = self.learn(seen);
-            updates.push(Update {
-                signature: seen.signature,
-                forecast,
-            });
-        }
-        self.forecast_awaited(seen.at, updates);
-        if self.recent.len() == RECENT {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(Passed {
-            at: seen.at,
-            heard: seen.heard,
-            sum: self.sum,
-        });
     }
 }
 

@@ -1,19 +1,16 @@
-//! Each predictor on streams whose next use is known.
+//! The predictor on streams whose next use is known.
 
 use hydrant_base::mix;
 
-use super::shortest::MOST_SITES;
+use super::landmarks::MOST_SITES;
 use super::*;
 use crate::time::Time;
 
 const LEAD: u64 = 10;
 
-/// Runs a stream of (signature, time, wanted); returns the last forecast of each signature.
-fn run(
-    method: Method,
-    stream: &[(u64, u64, bool)],
-) -> std::collections::BTreeMap<u64, Option<Forecast>> {
-    let mut predictor = method.predictor();
+/// Runs a stream of (signature, time, wanted). Returns the last forecast of each signature.
+fn run(stream: &[(u64, u64, bool)]) -> std::collections::BTreeMap<u64, Option<Forecast>> {
+    let mut predictor = Landmarks::new();
     let mut last = std::collections::BTreeMap::new();
     let mut updates = Vec::new();
     for &(signature, at, wanted) in stream {
@@ -32,98 +29,6 @@ fn run(
     last
 }
 
-fn uses(times: &[u64]) -> Vec<(u64, u64, bool)> {
-    times.iter().map(|&at| (1, at, true)).collect()
-}
-
-fn expected(method: Method, times: &[u64]) -> Option<u64> {
-    run(method, &uses(times))[&1].map(|it| it.expected.0)
-}
-
-const METHODS: [Method; 4] = [
-    Method::Shortest,
-    Method::Median { of: 9 },
-    Method::Periodicity { window: 1 },
-    Method::Landmarks,
-];
-
-#[test]
-fn a_first_use_says_nothing_and_a_steady_one_all() {
-    for method in METHODS {
-        assert_eq!(expected(method, &[5]), None, "{method}");
-        assert_eq!(expected(method, &[0, 100, 200, 300]), Some(400), "{method}");
-    }
-}
-
-#[test]
-fn an_irregular_use_is_expected_by_the_shortest() {
-    assert_eq!(
-        expected(Method::Shortest, &[0, 100, 170, 300, 400]),
-        Some(470)
-    );
-    assert_eq!(
-        expected(Method::Median { of: 3 }, &[0, 100, 170, 300, 400]),
-        Some(500)
-    );
-}
-
-#[test]
-fn an_unwanted_buffer_has_no_forecast() {
-    for method in METHODS {
-        assert!(
-            run(method, &[(1, 0, false), (1, 100, false), (1, 200, false)]).is_empty(),
-            "{method}"
-        );
-    }
-}
-
-#[test]
-fn a_clock_that_jumps_does_no_harm() {
-    for method in METHODS {
-        // The clock jumps far back, and goes on.
-        let times = [1000, 1100, 1200, 100, 200, 300, 400, 500];
-        assert_eq!(expected(method, &times), Some(600), "{method}");
-        // The clock jumps far forward.
-        let times = [0, 100, 200, 1_000_000, 1_000_100, 1_000_200, 1_000_300];
-        assert_eq!(expected(method, &times), Some(1_000_400), "{method}");
-        // The clock jumps to the last moment.
-        let times = [0, u64::MAX, u64::MAX, 3, u64::MAX];
-        expected(method, &times);
-    }
-}
-
-#[test]
-fn a_pattern_is_seen_when_it_fills_the_window_twice() {
-    let round = |n: u64| {
-        [
-            (1, n * 100, true),
-            (2, n * 100 + 30, true),
-            (3, n * 100 + 50, true),
-        ]
-    };
-    let stream = |rounds| (0..rounds).flat_map(round).collect::<Vec<_>>();
-    let method = Method::Periodicity { window: 6 };
-    // Two rounds are not a window's length apart from two others.
-    assert_eq!(run(method, &stream(2))[&3], None);
-    assert_eq!(run(method, &stream(3))[&3].unwrap().expected, Time(350));
-}
-
-#[test]
-fn a_pattern_may_use_a_buffer_twice() {
-    // 1 comes after 20, then after 80.
-    let round = |n: u64| {
-        [
-            (1, n * 100, true),
-            (1, n * 100 + 20, true),
-            (2, n * 100 + 50, true),
-        ]
-    };
-    let stream: Vec<_> = (0..6).flat_map(round).collect();
-    let method = Method::Periodicity { window: 6 };
-    assert_eq!(run(method, &stream[..16])[&1].unwrap().expected, Time(520));
-    assert_eq!(run(method, &stream[..17])[&1].unwrap().expected, Time(600));
-}
-
 #[test]
 fn the_trip_count_of_a_loop_is_learned() {
     // Five uses 100 apart, then other work and 1000 until the next five.
@@ -133,22 +38,10 @@ fn the_trip_count_of_a_loop_is_learned() {
         inner.chain([(2, base + 500, true)])
     };
     let stream: Vec<_> = (0..4).flat_map(round).collect();
-    let at = |end: usize| {
-        run(Method::Landmarks, &stream[..end])[&1]
-            .unwrap()
-            .expected
-            .0
-    };
+    let at = |end: usize| run(&stream[..end])[&1].unwrap().expected.0;
     // In the last round: after the third use comes another inner one, after the fifth the outer.
     assert_eq!(at(21), 3 * 1400 + 300);
     assert_eq!(at(23), 4 * 1400);
-    // The other methods do not see it.
-    for method in [Method::Shortest, Method::Median { of: 9 }] {
-        assert_eq!(
-            run(method, &stream[..23])[&1].unwrap().expected.0,
-            3 * 1400 + 500
-        );
-    }
 }
 
 #[test]
@@ -161,7 +54,7 @@ fn the_landmark_of_a_way_that_is_not_taken_means_nothing() {
         inner.chain([(2, base + 700, true), (8, base + 1200, false)])
     };
     let stream: Vec<_> = (0..8).flat_map(round).collect();
-    let at = |end: usize| run(Method::Landmarks, &stream[..end])[&1].unwrap();
+    let at = |end: usize| run(&stream[..end])[&1].unwrap();
     // In the last round: the third use and its message, the fifth and its message, the whole round.
     let before = stream.len() - 12;
     assert_eq!(at(before + 6).expected, Time(7 * 1400 + 300));
@@ -182,12 +75,12 @@ fn a_landmark_takes_the_noise_out() {
         stream.push((9, now, false));
         now += 50;
     }
-    let forecast = run(Method::Landmarks, &stream)[&1].unwrap();
+    let forecast = run(&stream)[&1].unwrap();
     assert_eq!(forecast.expected, Time(now));
     assert!(!forecast.awaits);
     // Before the landmark comes it is awaited, because it always came.
     stream.pop();
-    assert!(run(Method::Landmarks, &stream)[&1].unwrap().awaits);
+    assert!(run(&stream)[&1].unwrap().awaits);
 }
 
 #[test]
@@ -199,9 +92,9 @@ fn a_landmark_too_late_to_register_after_it_is_none() {
         // Nearer to the next use than the lead.
         stream.push((9, round * 1000 + 1000 - LEAD / 2, false));
     }
-    let forecast = run(Method::Landmarks, &stream[..17])[&1].unwrap();
+    let forecast = run(&stream[..17])[&1].unwrap();
     assert_eq!((forecast.expected, forecast.awaits), (Time(6000), false));
-    let changed = run(Method::Landmarks, &stream)[&1].unwrap();
+    let changed = run(&stream)[&1].unwrap();
     assert_eq!(changed, forecast, "the late one changes nothing");
 }
 

@@ -6,10 +6,12 @@ mod helper;
 mod nic;
 mod registrations;
 
-use hydrant_foresight::evaluation::{TraceClock, communications};
 use hydrant_foresight::plan::{Plan, PlanConfig, Stats};
-use hydrant_foresight::trace::RankTrace;
 use hydrant_foresight::{Communication, Time, queue};
+use hydrant_traces::{
+    evaluation::{TraceClock, communications},
+    trace::RankTrace,
+};
 
 pub(crate) use application::{Application, ProgramStep, ThreadTimes};
 pub(crate) use helper::SimulatedHelper;

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use hydrant_conduit::{Message, Sent};
+use hydrant_conduit::{Message, OwnedMessage, Sent};
 use rustc_hash::FxHashMap;
 
 use super::{Progress, backlog::Backlog};
@@ -19,44 +19,16 @@ pub(crate) const MAX_KEPT_BYTES: usize = 64 << 20;
 /// The kept messages by peer. The lock is not held while a message is sent.
 #[derive(Default)]
 pub(super) struct Onward {
-    queues: FxHashMap<u32, VecDeque<KeptMessage>>,
+    queues: FxHashMap<u32, VecDeque<OwnedMessage>>,
     /// The bytes of all kept messages.
     bytes: usize,
     /// True while a thread sends. No other thread sends meanwhile, so that messages stay in order.
     sending: bool,
 }
 
-/// A message that waits for room.
-struct KeptMessage {
-    kind: u8,
-    tag: u16,
-    args: Vec<u64>,
-    payload: Vec<u8>,
-}
-
-impl KeptMessage {
-    fn of(message: &Message<'_>) -> Self {
-        Self {
-            kind: message.kind,
-            tag: message.tag,
-            args: message.args.to_vec(),
-            payload: message.payload.to_vec(),
-        }
-    }
-
-    fn message(&self) -> Message<'_> {
-        Message {
-            kind: self.kind,
-            tag: self.tag,
-            args: &self.args,
-            payload: &self.payload,
-        }
-    }
-
-    /// Returns the approximate memory that the message takes here.
-    fn len(&self) -> usize {
-        size_of::<Self>() + 8 * self.args.len() + self.payload.len()
-    }
+/// Returns the approximate memory that a message takes here.
+fn len(of: &OwnedMessage) -> usize {
+    size_of::<OwnedMessage>() + 8 * of.args.len() + of.payload.len()
 }
 
 impl Progress {
@@ -89,13 +61,13 @@ impl Progress {
             }
         }
         self.conduit.caps().check(message)?;
-        let kept = KeptMessage::of(message);
+        let kept = OwnedMessage::new(message);
         let mut onward = self.onward.lock();
-        if onward.bytes + kept.len() > most {
+        if onward.bytes + len(&kept) > most {
             return Err(Error::OnwardFull { limit: most });
         }
         self.tally.one(Count::Stalls);
-        onward.bytes += kept.len();
+        onward.bytes += len(&kept);
         onward.queues.entry(rank.0).or_default().push_back(kept);
         // Set with the lock held, so that the bit matches the queues.
         let began = self.set_backlog(Backlog::Onward, true);
@@ -124,7 +96,7 @@ impl Progress {
                     break;
                 }
                 // The message was sent, or the peer has ended. Waiters see the peer's standing.
-                onward.bytes -= kept.len();
+                onward.bytes -= len(&kept);
             }
         }
         let before = onward.queues.len();

@@ -12,7 +12,7 @@ use std::path::Path;
 pub use error::ProfileError;
 use figure::FigureTable;
 
-use crate::time::{Picos, Rate, VirtualTime};
+use crate::time::{Picos, Rate};
 
 /// A machine of the simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -315,8 +315,8 @@ impl HostProfile {
         Ok(host)
     }
 
-    /// The time that a copy takes.
-    pub(crate) fn copying(&self, bytes: usize) -> VirtualTime {
+    /// The picoseconds that a copy takes.
+    pub fn copying(&self, bytes: usize) -> u64 {
         (self.copy.iter())
             .find(|(up_to, _)| bytes <= *up_to)
             .map_or(0, |(_, rate)| rate.of(bytes))

@@ -1,154 +1,10 @@
 // Generated once from <infiniband/verbs.h> of rdma-core 44; see `mod.rs` for the command.
 
 use libc::{pthread_cond_t, pthread_mutex_t};
-
-pub type __time_t = ::std::os::raw::c_long;
-pub type __syscall_slong_t = ::std::os::raw::c_long;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct timespec {
-    pub tv_sec: __time_t,
-    pub tv_nsec: __syscall_slong_t,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of timespec"][::std::mem::size_of::<timespec>() - 16usize];
-    ["Alignment of timespec"][::std::mem::align_of::<timespec>() - 8usize];
-    ["Offset of field: timespec::tv_sec"][::std::mem::offset_of!(timespec, tv_sec) - 0usize];
-    ["Offset of field: timespec::tv_nsec"][::std::mem::offset_of!(timespec, tv_nsec) - 8usize];
-};
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub union __atomic_wide_counter {
-    pub __value64: ::std::os::raw::c_ulonglong,
-    pub __value32: __atomic_wide_counter__bindgen_ty_1,
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct __atomic_wide_counter__bindgen_ty_1 {
-    pub __low: ::std::os::raw::c_uint,
-    pub __high: ::std::os::raw::c_uint,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of __atomic_wide_counter__bindgen_ty_1"]
-        [::std::mem::size_of::<__atomic_wide_counter__bindgen_ty_1>() - 8usize];
-    ["Alignment of __atomic_wide_counter__bindgen_ty_1"]
-        [::std::mem::align_of::<__atomic_wide_counter__bindgen_ty_1>() - 4usize];
-    ["Offset of field: __atomic_wide_counter__bindgen_ty_1::__low"]
-        [::std::mem::offset_of!(__atomic_wide_counter__bindgen_ty_1, __low) - 0usize];
-    ["Offset of field: __atomic_wide_counter__bindgen_ty_1::__high"]
-        [::std::mem::offset_of!(__atomic_wide_counter__bindgen_ty_1, __high) - 4usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of __atomic_wide_counter"][::std::mem::size_of::<__atomic_wide_counter>() - 8usize];
-    ["Alignment of __atomic_wide_counter"]
-        [::std::mem::align_of::<__atomic_wide_counter>() - 8usize];
-    ["Offset of field: __atomic_wide_counter::__value64"]
-        [::std::mem::offset_of!(__atomic_wide_counter, __value64) - 0usize];
-    ["Offset of field: __atomic_wide_counter::__value32"]
-        [::std::mem::offset_of!(__atomic_wide_counter, __value32) - 0usize];
-};
-pub type __u16 = ::std::os::raw::c_ushort;
 pub type __u32 = ::std::os::raw::c_uint;
 pub type __u64 = ::std::os::raw::c_ulonglong;
 pub type __be32 = __u32;
 pub type __be64 = __u64;
-pub const IB_UVERBS_FLOW_ACTION_ESP_KEYMAT_AES_GCM: ib_uverbs_flow_action_esp_keymat = 0;
-pub type ib_uverbs_flow_action_esp_keymat = ::std::os::raw::c_uint;
-pub const IB_UVERBS_FLOW_ACTION_ESP_REPLAY_NONE: ib_uverbs_flow_action_esp_replay = 0;
-pub const IB_UVERBS_FLOW_ACTION_ESP_REPLAY_BMP: ib_uverbs_flow_action_esp_replay = 1;
-pub type ib_uverbs_flow_action_esp_replay = ::std::os::raw::c_uint;
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub struct ib_uverbs_flow_action_esp_encap {
-    pub __bindgen_anon_1: ib_uverbs_flow_action_esp_encap__bindgen_ty_1,
-    pub __bindgen_anon_2: ib_uverbs_flow_action_esp_encap__bindgen_ty_2,
-    pub len: __u16,
-    pub type_: __u16,
-}
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub union ib_uverbs_flow_action_esp_encap__bindgen_ty_1 {
-    pub val_ptr: *mut ::std::os::raw::c_void,
-    pub val_ptr_data_u64: __u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ib_uverbs_flow_action_esp_encap__bindgen_ty_1"]
-        [::std::mem::size_of::<ib_uverbs_flow_action_esp_encap__bindgen_ty_1>() - 8usize];
-    ["Alignment of ib_uverbs_flow_action_esp_encap__bindgen_ty_1"]
-        [::std::mem::align_of::<ib_uverbs_flow_action_esp_encap__bindgen_ty_1>() - 8usize];
-    ["Offset of field: ib_uverbs_flow_action_esp_encap__bindgen_ty_1::val_ptr"]
-        [::std::mem::offset_of!(ib_uverbs_flow_action_esp_encap__bindgen_ty_1, val_ptr) - 0usize];
-    ["Offset of field: ib_uverbs_flow_action_esp_encap__bindgen_ty_1::val_ptr_data_u64"][::std::mem::offset_of!(
-        ib_uverbs_flow_action_esp_encap__bindgen_ty_1,
-        val_ptr_data_u64
-    )
-        - 0usize];
-};
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub union ib_uverbs_flow_action_esp_encap__bindgen_ty_2 {
-    pub next_ptr: *mut ib_uverbs_flow_action_esp_encap,
-    pub next_ptr_data_u64: __u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ib_uverbs_flow_action_esp_encap__bindgen_ty_2"]
-        [::std::mem::size_of::<ib_uverbs_flow_action_esp_encap__bindgen_ty_2>() - 8usize];
-    ["Alignment of ib_uverbs_flow_action_esp_encap__bindgen_ty_2"]
-        [::std::mem::align_of::<ib_uverbs_flow_action_esp_encap__bindgen_ty_2>() - 8usize];
-    ["Offset of field: ib_uverbs_flow_action_esp_encap__bindgen_ty_2::next_ptr"]
-        [::std::mem::offset_of!(ib_uverbs_flow_action_esp_encap__bindgen_ty_2, next_ptr) - 0usize];
-    ["Offset of field: ib_uverbs_flow_action_esp_encap__bindgen_ty_2::next_ptr_data_u64"][::std::mem::offset_of!(
-        ib_uverbs_flow_action_esp_encap__bindgen_ty_2,
-        next_ptr_data_u64
-    )
-        - 0usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ib_uverbs_flow_action_esp_encap"]
-        [::std::mem::size_of::<ib_uverbs_flow_action_esp_encap>() - 24usize];
-    ["Alignment of ib_uverbs_flow_action_esp_encap"]
-        [::std::mem::align_of::<ib_uverbs_flow_action_esp_encap>() - 8usize];
-    ["Offset of field: ib_uverbs_flow_action_esp_encap::len"]
-        [::std::mem::offset_of!(ib_uverbs_flow_action_esp_encap, len) - 16usize];
-    ["Offset of field: ib_uverbs_flow_action_esp_encap::type_"]
-        [::std::mem::offset_of!(ib_uverbs_flow_action_esp_encap, type_) - 18usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ib_uverbs_flow_action_esp {
-    pub spi: __u32,
-    pub seq: __u32,
-    pub tfc_pad: __u32,
-    pub flags: __u32,
-    pub hard_limit_pkts: __u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ib_uverbs_flow_action_esp"]
-        [::std::mem::size_of::<ib_uverbs_flow_action_esp>() - 24usize];
-    ["Alignment of ib_uverbs_flow_action_esp"]
-        [::std::mem::align_of::<ib_uverbs_flow_action_esp>() - 8usize];
-    ["Offset of field: ib_uverbs_flow_action_esp::spi"]
-        [::std::mem::offset_of!(ib_uverbs_flow_action_esp, spi) - 0usize];
-    ["Offset of field: ib_uverbs_flow_action_esp::seq"]
-        [::std::mem::offset_of!(ib_uverbs_flow_action_esp, seq) - 4usize];
-    ["Offset of field: ib_uverbs_flow_action_esp::tfc_pad"]
-        [::std::mem::offset_of!(ib_uverbs_flow_action_esp, tfc_pad) - 8usize];
-    ["Offset of field: ib_uverbs_flow_action_esp::flags"]
-        [::std::mem::offset_of!(ib_uverbs_flow_action_esp, flags) - 12usize];
-    ["Offset of field: ib_uverbs_flow_action_esp::hard_limit_pkts"]
-        [::std::mem::offset_of!(ib_uverbs_flow_action_esp, hard_limit_pkts) - 16usize];
-};
-pub const IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH: ib_uverbs_advise_mr_advice = 0;
-pub const IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE: ib_uverbs_advise_mr_advice = 1;
-pub const IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT: ib_uverbs_advise_mr_advice = 2;
-pub type ib_uverbs_advise_mr_advice = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub union ibv_gid {
@@ -178,79 +34,11 @@ const _: () = {
     ["Offset of field: ibv_gid::raw"][::std::mem::offset_of!(ibv_gid, raw) - 0usize];
     ["Offset of field: ibv_gid::global"][::std::mem::offset_of!(ibv_gid, global) - 0usize];
 };
-pub const IBV_NODE_UNKNOWN: ibv_node_type = -1;
-pub const IBV_NODE_CA: ibv_node_type = 1;
-pub const IBV_NODE_SWITCH: ibv_node_type = 2;
-pub const IBV_NODE_ROUTER: ibv_node_type = 3;
-pub const IBV_NODE_RNIC: ibv_node_type = 4;
-pub const IBV_NODE_USNIC: ibv_node_type = 5;
-pub const IBV_NODE_USNIC_UDP: ibv_node_type = 6;
-pub const IBV_NODE_UNSPECIFIED: ibv_node_type = 7;
 pub type ibv_node_type = ::std::os::raw::c_int;
-pub const IBV_TRANSPORT_UNKNOWN: ibv_transport_type = -1;
-pub const IBV_TRANSPORT_IB: ibv_transport_type = 0;
-pub const IBV_TRANSPORT_IWARP: ibv_transport_type = 1;
-pub const IBV_TRANSPORT_USNIC: ibv_transport_type = 2;
-pub const IBV_TRANSPORT_USNIC_UDP: ibv_transport_type = 3;
-pub const IBV_TRANSPORT_UNSPECIFIED: ibv_transport_type = 4;
 pub type ibv_transport_type = ::std::os::raw::c_int;
-pub const IBV_ATOMIC_NONE: ibv_atomic_cap = 0;
 pub const IBV_ATOMIC_HCA: ibv_atomic_cap = 1;
 pub const IBV_ATOMIC_GLOB: ibv_atomic_cap = 2;
 pub type ibv_atomic_cap = ::std::os::raw::c_uint;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_alloc_dm_attr {
-    pub length: usize,
-    pub log_align_req: u32,
-    pub comp_mask: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_alloc_dm_attr"][::std::mem::size_of::<ibv_alloc_dm_attr>() - 16usize];
-    ["Alignment of ibv_alloc_dm_attr"][::std::mem::align_of::<ibv_alloc_dm_attr>() - 8usize];
-    ["Offset of field: ibv_alloc_dm_attr::length"]
-        [::std::mem::offset_of!(ibv_alloc_dm_attr, length) - 0usize];
-    ["Offset of field: ibv_alloc_dm_attr::log_align_req"]
-        [::std::mem::offset_of!(ibv_alloc_dm_attr, log_align_req) - 8usize];
-    ["Offset of field: ibv_alloc_dm_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_alloc_dm_attr, comp_mask) - 12usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_dm {
-    pub context: *mut ibv_context,
-    pub memcpy_to_dm: ::std::option::Option<
-        unsafe extern "C" fn(
-            dm: *mut ibv_dm,
-            dm_offset: u64,
-            host_addr: *const ::std::os::raw::c_void,
-            length: usize,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub memcpy_from_dm: ::std::option::Option<
-        unsafe extern "C" fn(
-            host_addr: *mut ::std::os::raw::c_void,
-            dm: *mut ibv_dm,
-            dm_offset: u64,
-            length: usize,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub comp_mask: u32,
-    pub handle: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_dm"][::std::mem::size_of::<ibv_dm>() - 32usize];
-    ["Alignment of ibv_dm"][::std::mem::align_of::<ibv_dm>() - 8usize];
-    ["Offset of field: ibv_dm::context"][::std::mem::offset_of!(ibv_dm, context) - 0usize];
-    ["Offset of field: ibv_dm::memcpy_to_dm"]
-        [::std::mem::offset_of!(ibv_dm, memcpy_to_dm) - 8usize];
-    ["Offset of field: ibv_dm::memcpy_from_dm"]
-        [::std::mem::offset_of!(ibv_dm, memcpy_from_dm) - 16usize];
-    ["Offset of field: ibv_dm::comp_mask"][::std::mem::offset_of!(ibv_dm, comp_mask) - 24usize];
-    ["Offset of field: ibv_dm::handle"][::std::mem::offset_of!(ibv_dm, handle) - 28usize];
-};
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ibv_device_attr {
@@ -394,12 +182,8 @@ const _: () = {
     ["Offset of field: ibv_query_device_ex_input::comp_mask"]
         [::std::mem::offset_of!(ibv_query_device_ex_input, comp_mask) - 0usize];
 };
-pub const IBV_ODP_SUPPORT_SEND: ibv_odp_transport_cap_bits = 1;
-pub const IBV_ODP_SUPPORT_RECV: ibv_odp_transport_cap_bits = 2;
 pub const IBV_ODP_SUPPORT_WRITE: ibv_odp_transport_cap_bits = 4;
 pub const IBV_ODP_SUPPORT_READ: ibv_odp_transport_cap_bits = 8;
-pub const IBV_ODP_SUPPORT_ATOMIC: ibv_odp_transport_cap_bits = 16;
-pub const IBV_ODP_SUPPORT_SRQ_RECV: ibv_odp_transport_cap_bits = 32;
 pub type ibv_odp_transport_cap_bits = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -614,21 +398,9 @@ const _: () = {
     ["Offset of field: ibv_device_attr_ex::phys_port_cnt_ex"]
         [::std::mem::offset_of!(ibv_device_attr_ex, phys_port_cnt_ex) - 396usize];
 };
-pub const IBV_MTU_256: ibv_mtu = 1;
-pub const IBV_MTU_512: ibv_mtu = 2;
-pub const IBV_MTU_1024: ibv_mtu = 3;
-pub const IBV_MTU_2048: ibv_mtu = 4;
-pub const IBV_MTU_4096: ibv_mtu = 5;
 pub type ibv_mtu = ::std::os::raw::c_uint;
-pub const IBV_PORT_NOP: ibv_port_state = 0;
-pub const IBV_PORT_DOWN: ibv_port_state = 1;
-pub const IBV_PORT_INIT: ibv_port_state = 2;
-pub const IBV_PORT_ARMED: ibv_port_state = 3;
 pub const IBV_PORT_ACTIVE: ibv_port_state = 4;
-pub const IBV_PORT_ACTIVE_DEFER: ibv_port_state = 5;
 pub type ibv_port_state = ::std::os::raw::c_uint;
-pub const IBV_LINK_LAYER_UNSPECIFIED: _bindgen_ty_13 = 0;
-pub const IBV_LINK_LAYER_INFINIBAND: _bindgen_ty_13 = 1;
 pub const IBV_LINK_LAYER_ETHERNET: _bindgen_ty_13 = 2;
 pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
 #[repr(C)]
@@ -705,57 +477,18 @@ const _: () = {
         [::std::mem::offset_of!(ibv_port_attr, port_cap_flags2) - 48usize];
 };
 pub const IBV_WC_SUCCESS: ibv_wc_status = 0;
-pub const IBV_WC_LOC_LEN_ERR: ibv_wc_status = 1;
 pub const IBV_WC_LOC_QP_OP_ERR: ibv_wc_status = 2;
-pub const IBV_WC_LOC_EEC_OP_ERR: ibv_wc_status = 3;
 pub const IBV_WC_LOC_PROT_ERR: ibv_wc_status = 4;
 pub const IBV_WC_WR_FLUSH_ERR: ibv_wc_status = 5;
-pub const IBV_WC_MW_BIND_ERR: ibv_wc_status = 6;
-pub const IBV_WC_BAD_RESP_ERR: ibv_wc_status = 7;
-pub const IBV_WC_LOC_ACCESS_ERR: ibv_wc_status = 8;
 pub const IBV_WC_REM_INV_REQ_ERR: ibv_wc_status = 9;
 pub const IBV_WC_REM_ACCESS_ERR: ibv_wc_status = 10;
 pub const IBV_WC_REM_OP_ERR: ibv_wc_status = 11;
 pub const IBV_WC_RETRY_EXC_ERR: ibv_wc_status = 12;
 pub const IBV_WC_RNR_RETRY_EXC_ERR: ibv_wc_status = 13;
-pub const IBV_WC_LOC_RDD_VIOL_ERR: ibv_wc_status = 14;
-pub const IBV_WC_REM_INV_RD_REQ_ERR: ibv_wc_status = 15;
-pub const IBV_WC_REM_ABORT_ERR: ibv_wc_status = 16;
-pub const IBV_WC_INV_EECN_ERR: ibv_wc_status = 17;
-pub const IBV_WC_INV_EEC_STATE_ERR: ibv_wc_status = 18;
-pub const IBV_WC_FATAL_ERR: ibv_wc_status = 19;
 pub const IBV_WC_RESP_TIMEOUT_ERR: ibv_wc_status = 20;
-pub const IBV_WC_GENERAL_ERR: ibv_wc_status = 21;
-pub const IBV_WC_TM_ERR: ibv_wc_status = 22;
-pub const IBV_WC_TM_RNDV_INCOMPLETE: ibv_wc_status = 23;
 pub type ibv_wc_status = ::std::os::raw::c_uint;
-pub const IBV_WC_SEND: ibv_wc_opcode = 0;
-pub const IBV_WC_RDMA_WRITE: ibv_wc_opcode = 1;
-pub const IBV_WC_RDMA_READ: ibv_wc_opcode = 2;
-pub const IBV_WC_COMP_SWAP: ibv_wc_opcode = 3;
-pub const IBV_WC_FETCH_ADD: ibv_wc_opcode = 4;
-pub const IBV_WC_BIND_MW: ibv_wc_opcode = 5;
-pub const IBV_WC_LOCAL_INV: ibv_wc_opcode = 6;
-pub const IBV_WC_TSO: ibv_wc_opcode = 7;
-pub const IBV_WC_ATOMIC_WRITE: ibv_wc_opcode = 9;
-pub const IBV_WC_RECV: ibv_wc_opcode = 128;
-pub const IBV_WC_RECV_RDMA_WITH_IMM: ibv_wc_opcode = 129;
-pub const IBV_WC_TM_ADD: ibv_wc_opcode = 130;
-pub const IBV_WC_TM_DEL: ibv_wc_opcode = 131;
-pub const IBV_WC_TM_SYNC: ibv_wc_opcode = 132;
-pub const IBV_WC_TM_RECV: ibv_wc_opcode = 133;
-pub const IBV_WC_TM_NO_TAG: ibv_wc_opcode = 134;
-pub const IBV_WC_DRIVER1: ibv_wc_opcode = 135;
-pub const IBV_WC_DRIVER2: ibv_wc_opcode = 136;
-pub const IBV_WC_DRIVER3: ibv_wc_opcode = 137;
 pub type ibv_wc_opcode = ::std::os::raw::c_uint;
-pub const IBV_WC_GRH: ibv_wc_flags = 1;
 pub const IBV_WC_WITH_IMM: ibv_wc_flags = 2;
-pub const IBV_WC_IP_CSUM_OK: ibv_wc_flags = 4;
-pub const IBV_WC_WITH_INV: ibv_wc_flags = 8;
-pub const IBV_WC_TM_SYNC_REQ: ibv_wc_flags = 16;
-pub const IBV_WC_TM_MATCH: ibv_wc_flags = 32;
-pub const IBV_WC_TM_DATA_VALID: ibv_wc_flags = 64;
 pub type ibv_wc_flags = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -811,11 +544,7 @@ pub const IBV_ACCESS_LOCAL_WRITE: ibv_access_flags = 1;
 pub const IBV_ACCESS_REMOTE_WRITE: ibv_access_flags = 2;
 pub const IBV_ACCESS_REMOTE_READ: ibv_access_flags = 4;
 pub const IBV_ACCESS_REMOTE_ATOMIC: ibv_access_flags = 8;
-pub const IBV_ACCESS_MW_BIND: ibv_access_flags = 16;
-pub const IBV_ACCESS_ZERO_BASED: ibv_access_flags = 32;
 pub const IBV_ACCESS_ON_DEMAND: ibv_access_flags = 64;
-pub const IBV_ACCESS_HUGETLB: ibv_access_flags = 128;
-pub const IBV_ACCESS_RELAXED_ORDERING: ibv_access_flags = 1048576;
 pub type ibv_access_flags = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -853,58 +582,6 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct ibv_td_init_attr {
-    pub comp_mask: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_td_init_attr"][::std::mem::size_of::<ibv_td_init_attr>() - 4usize];
-    ["Alignment of ibv_td_init_attr"][::std::mem::align_of::<ibv_td_init_attr>() - 4usize];
-    ["Offset of field: ibv_td_init_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_td_init_attr, comp_mask) - 0usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_td {
-    pub context: *mut ibv_context,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_td"][::std::mem::size_of::<ibv_td>() - 8usize];
-    ["Alignment of ibv_td"][::std::mem::align_of::<ibv_td>() - 8usize];
-    ["Offset of field: ibv_td::context"][::std::mem::offset_of!(ibv_td, context) - 0usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_xrcd_init_attr {
-    pub comp_mask: u32,
-    pub fd: ::std::os::raw::c_int,
-    pub oflags: ::std::os::raw::c_int,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_xrcd_init_attr"][::std::mem::size_of::<ibv_xrcd_init_attr>() - 12usize];
-    ["Alignment of ibv_xrcd_init_attr"][::std::mem::align_of::<ibv_xrcd_init_attr>() - 4usize];
-    ["Offset of field: ibv_xrcd_init_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_xrcd_init_attr, comp_mask) - 0usize];
-    ["Offset of field: ibv_xrcd_init_attr::fd"]
-        [::std::mem::offset_of!(ibv_xrcd_init_attr, fd) - 4usize];
-    ["Offset of field: ibv_xrcd_init_attr::oflags"]
-        [::std::mem::offset_of!(ibv_xrcd_init_attr, oflags) - 8usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_xrcd {
-    pub context: *mut ibv_context,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_xrcd"][::std::mem::size_of::<ibv_xrcd>() - 8usize];
-    ["Alignment of ibv_xrcd"][::std::mem::align_of::<ibv_xrcd>() - 8usize];
-    ["Offset of field: ibv_xrcd::context"][::std::mem::offset_of!(ibv_xrcd, context) - 0usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
 pub struct ibv_mr {
     pub context: *mut ibv_context,
     pub pd: *mut ibv_pd,
@@ -926,8 +603,6 @@ const _: () = {
     ["Offset of field: ibv_mr::lkey"][::std::mem::offset_of!(ibv_mr, lkey) - 36usize];
     ["Offset of field: ibv_mr::rkey"][::std::mem::offset_of!(ibv_mr, rkey) - 40usize];
 };
-pub const IBV_MW_TYPE_1: ibv_mw_type = 1;
-pub const IBV_MW_TYPE_2: ibv_mw_type = 2;
 pub type ibv_mw_type = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1032,168 +707,8 @@ const _: () = {
     ["Offset of field: ibv_srq_init_attr::attr"]
         [::std::mem::offset_of!(ibv_srq_init_attr, attr) - 8usize];
 };
-pub const IBV_SRQT_BASIC: ibv_srq_type = 0;
-pub const IBV_SRQT_XRC: ibv_srq_type = 1;
-pub const IBV_SRQT_TM: ibv_srq_type = 2;
-pub type ibv_srq_type = ::std::os::raw::c_uint;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_tm_cap {
-    pub max_num_tags: u32,
-    pub max_ops: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_tm_cap"][::std::mem::size_of::<ibv_tm_cap>() - 8usize];
-    ["Alignment of ibv_tm_cap"][::std::mem::align_of::<ibv_tm_cap>() - 4usize];
-    ["Offset of field: ibv_tm_cap::max_num_tags"]
-        [::std::mem::offset_of!(ibv_tm_cap, max_num_tags) - 0usize];
-    ["Offset of field: ibv_tm_cap::max_ops"][::std::mem::offset_of!(ibv_tm_cap, max_ops) - 4usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_srq_init_attr_ex {
-    pub srq_context: *mut ::std::os::raw::c_void,
-    pub attr: ibv_srq_attr,
-    pub comp_mask: u32,
-    pub srq_type: ibv_srq_type,
-    pub pd: *mut ibv_pd,
-    pub xrcd: *mut ibv_xrcd,
-    pub cq: *mut ibv_cq,
-    pub tm_cap: ibv_tm_cap,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_srq_init_attr_ex"][::std::mem::size_of::<ibv_srq_init_attr_ex>() - 64usize];
-    ["Alignment of ibv_srq_init_attr_ex"][::std::mem::align_of::<ibv_srq_init_attr_ex>() - 8usize];
-    ["Offset of field: ibv_srq_init_attr_ex::srq_context"]
-        [::std::mem::offset_of!(ibv_srq_init_attr_ex, srq_context) - 0usize];
-    ["Offset of field: ibv_srq_init_attr_ex::attr"]
-        [::std::mem::offset_of!(ibv_srq_init_attr_ex, attr) - 8usize];
-    ["Offset of field: ibv_srq_init_attr_ex::comp_mask"]
-        [::std::mem::offset_of!(ibv_srq_init_attr_ex, comp_mask) - 20usize];
-    ["Offset of field: ibv_srq_init_attr_ex::srq_type"]
-        [::std::mem::offset_of!(ibv_srq_init_attr_ex, srq_type) - 24usize];
-    ["Offset of field: ibv_srq_init_attr_ex::pd"]
-        [::std::mem::offset_of!(ibv_srq_init_attr_ex, pd) - 32usize];
-    ["Offset of field: ibv_srq_init_attr_ex::xrcd"]
-        [::std::mem::offset_of!(ibv_srq_init_attr_ex, xrcd) - 40usize];
-    ["Offset of field: ibv_srq_init_attr_ex::cq"]
-        [::std::mem::offset_of!(ibv_srq_init_attr_ex, cq) - 48usize];
-    ["Offset of field: ibv_srq_init_attr_ex::tm_cap"]
-        [::std::mem::offset_of!(ibv_srq_init_attr_ex, tm_cap) - 56usize];
-};
-pub const IBV_WQT_RQ: ibv_wq_type = 0;
-pub type ibv_wq_type = ::std::os::raw::c_uint;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_wq_init_attr {
-    pub wq_context: *mut ::std::os::raw::c_void,
-    pub wq_type: ibv_wq_type,
-    pub max_wr: u32,
-    pub max_sge: u32,
-    pub pd: *mut ibv_pd,
-    pub cq: *mut ibv_cq,
-    pub comp_mask: u32,
-    pub create_flags: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_wq_init_attr"][::std::mem::size_of::<ibv_wq_init_attr>() - 48usize];
-    ["Alignment of ibv_wq_init_attr"][::std::mem::align_of::<ibv_wq_init_attr>() - 8usize];
-    ["Offset of field: ibv_wq_init_attr::wq_context"]
-        [::std::mem::offset_of!(ibv_wq_init_attr, wq_context) - 0usize];
-    ["Offset of field: ibv_wq_init_attr::wq_type"]
-        [::std::mem::offset_of!(ibv_wq_init_attr, wq_type) - 8usize];
-    ["Offset of field: ibv_wq_init_attr::max_wr"]
-        [::std::mem::offset_of!(ibv_wq_init_attr, max_wr) - 12usize];
-    ["Offset of field: ibv_wq_init_attr::max_sge"]
-        [::std::mem::offset_of!(ibv_wq_init_attr, max_sge) - 16usize];
-    ["Offset of field: ibv_wq_init_attr::pd"]
-        [::std::mem::offset_of!(ibv_wq_init_attr, pd) - 24usize];
-    ["Offset of field: ibv_wq_init_attr::cq"]
-        [::std::mem::offset_of!(ibv_wq_init_attr, cq) - 32usize];
-    ["Offset of field: ibv_wq_init_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_wq_init_attr, comp_mask) - 40usize];
-    ["Offset of field: ibv_wq_init_attr::create_flags"]
-        [::std::mem::offset_of!(ibv_wq_init_attr, create_flags) - 44usize];
-};
-pub const IBV_WQS_RESET: ibv_wq_state = 0;
-pub const IBV_WQS_RDY: ibv_wq_state = 1;
-pub const IBV_WQS_ERR: ibv_wq_state = 2;
-pub const IBV_WQS_UNKNOWN: ibv_wq_state = 3;
-pub type ibv_wq_state = ::std::os::raw::c_uint;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_wq_attr {
-    pub attr_mask: u32,
-    pub wq_state: ibv_wq_state,
-    pub curr_wq_state: ibv_wq_state,
-    pub flags: u32,
-    pub flags_mask: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_wq_attr"][::std::mem::size_of::<ibv_wq_attr>() - 20usize];
-    ["Alignment of ibv_wq_attr"][::std::mem::align_of::<ibv_wq_attr>() - 4usize];
-    ["Offset of field: ibv_wq_attr::attr_mask"]
-        [::std::mem::offset_of!(ibv_wq_attr, attr_mask) - 0usize];
-    ["Offset of field: ibv_wq_attr::wq_state"]
-        [::std::mem::offset_of!(ibv_wq_attr, wq_state) - 4usize];
-    ["Offset of field: ibv_wq_attr::curr_wq_state"]
-        [::std::mem::offset_of!(ibv_wq_attr, curr_wq_state) - 8usize];
-    ["Offset of field: ibv_wq_attr::flags"][::std::mem::offset_of!(ibv_wq_attr, flags) - 12usize];
-    ["Offset of field: ibv_wq_attr::flags_mask"]
-        [::std::mem::offset_of!(ibv_wq_attr, flags_mask) - 16usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_rwq_ind_table {
-    pub context: *mut ibv_context,
-    pub ind_tbl_handle: ::std::os::raw::c_int,
-    pub ind_tbl_num: ::std::os::raw::c_int,
-    pub comp_mask: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_rwq_ind_table"][::std::mem::size_of::<ibv_rwq_ind_table>() - 24usize];
-    ["Alignment of ibv_rwq_ind_table"][::std::mem::align_of::<ibv_rwq_ind_table>() - 8usize];
-    ["Offset of field: ibv_rwq_ind_table::context"]
-        [::std::mem::offset_of!(ibv_rwq_ind_table, context) - 0usize];
-    ["Offset of field: ibv_rwq_ind_table::ind_tbl_handle"]
-        [::std::mem::offset_of!(ibv_rwq_ind_table, ind_tbl_handle) - 8usize];
-    ["Offset of field: ibv_rwq_ind_table::ind_tbl_num"]
-        [::std::mem::offset_of!(ibv_rwq_ind_table, ind_tbl_num) - 12usize];
-    ["Offset of field: ibv_rwq_ind_table::comp_mask"]
-        [::std::mem::offset_of!(ibv_rwq_ind_table, comp_mask) - 16usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_rwq_ind_table_init_attr {
-    pub log_ind_tbl_size: u32,
-    pub ind_tbl: *mut *mut ibv_wq,
-    pub comp_mask: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_rwq_ind_table_init_attr"]
-        [::std::mem::size_of::<ibv_rwq_ind_table_init_attr>() - 24usize];
-    ["Alignment of ibv_rwq_ind_table_init_attr"]
-        [::std::mem::align_of::<ibv_rwq_ind_table_init_attr>() - 8usize];
-    ["Offset of field: ibv_rwq_ind_table_init_attr::log_ind_tbl_size"]
-        [::std::mem::offset_of!(ibv_rwq_ind_table_init_attr, log_ind_tbl_size) - 0usize];
-    ["Offset of field: ibv_rwq_ind_table_init_attr::ind_tbl"]
-        [::std::mem::offset_of!(ibv_rwq_ind_table_init_attr, ind_tbl) - 8usize];
-    ["Offset of field: ibv_rwq_ind_table_init_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_rwq_ind_table_init_attr, comp_mask) - 16usize];
-};
 pub const IBV_QPT_RC: ibv_qp_type = 2;
-pub const IBV_QPT_UC: ibv_qp_type = 3;
 pub const IBV_QPT_UD: ibv_qp_type = 4;
-pub const IBV_QPT_RAW_PACKET: ibv_qp_type = 8;
-pub const IBV_QPT_XRC_SEND: ibv_qp_type = 9;
-pub const IBV_QPT_XRC_RECV: ibv_qp_type = 10;
-pub const IBV_QPT_DRIVER: ibv_qp_type = 255;
 pub type ibv_qp_type = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1249,111 +764,7 @@ const _: () = {
     ["Offset of field: ibv_qp_init_attr::sq_sig_all"]
         [::std::mem::offset_of!(ibv_qp_init_attr, sq_sig_all) - 56usize];
 };
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_rx_hash_conf {
-    pub rx_hash_function: u8,
-    pub rx_hash_key_len: u8,
-    pub rx_hash_key: *mut u8,
-    pub rx_hash_fields_mask: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_rx_hash_conf"][::std::mem::size_of::<ibv_rx_hash_conf>() - 24usize];
-    ["Alignment of ibv_rx_hash_conf"][::std::mem::align_of::<ibv_rx_hash_conf>() - 8usize];
-    ["Offset of field: ibv_rx_hash_conf::rx_hash_function"]
-        [::std::mem::offset_of!(ibv_rx_hash_conf, rx_hash_function) - 0usize];
-    ["Offset of field: ibv_rx_hash_conf::rx_hash_key_len"]
-        [::std::mem::offset_of!(ibv_rx_hash_conf, rx_hash_key_len) - 1usize];
-    ["Offset of field: ibv_rx_hash_conf::rx_hash_key"]
-        [::std::mem::offset_of!(ibv_rx_hash_conf, rx_hash_key) - 8usize];
-    ["Offset of field: ibv_rx_hash_conf::rx_hash_fields_mask"]
-        [::std::mem::offset_of!(ibv_rx_hash_conf, rx_hash_fields_mask) - 16usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_qp_init_attr_ex {
-    pub qp_context: *mut ::std::os::raw::c_void,
-    pub send_cq: *mut ibv_cq,
-    pub recv_cq: *mut ibv_cq,
-    pub srq: *mut ibv_srq,
-    pub cap: ibv_qp_cap,
-    pub qp_type: ibv_qp_type,
-    pub sq_sig_all: ::std::os::raw::c_int,
-    pub comp_mask: u32,
-    pub pd: *mut ibv_pd,
-    pub xrcd: *mut ibv_xrcd,
-    pub create_flags: u32,
-    pub max_tso_header: u16,
-    pub rwq_ind_tbl: *mut ibv_rwq_ind_table,
-    pub rx_hash_conf: ibv_rx_hash_conf,
-    pub source_qpn: u32,
-    pub send_ops_flags: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_qp_init_attr_ex"][::std::mem::size_of::<ibv_qp_init_attr_ex>() - 136usize];
-    ["Alignment of ibv_qp_init_attr_ex"][::std::mem::align_of::<ibv_qp_init_attr_ex>() - 8usize];
-    ["Offset of field: ibv_qp_init_attr_ex::qp_context"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, qp_context) - 0usize];
-    ["Offset of field: ibv_qp_init_attr_ex::send_cq"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, send_cq) - 8usize];
-    ["Offset of field: ibv_qp_init_attr_ex::recv_cq"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, recv_cq) - 16usize];
-    ["Offset of field: ibv_qp_init_attr_ex::srq"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, srq) - 24usize];
-    ["Offset of field: ibv_qp_init_attr_ex::cap"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, cap) - 32usize];
-    ["Offset of field: ibv_qp_init_attr_ex::qp_type"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, qp_type) - 52usize];
-    ["Offset of field: ibv_qp_init_attr_ex::sq_sig_all"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, sq_sig_all) - 56usize];
-    ["Offset of field: ibv_qp_init_attr_ex::comp_mask"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, comp_mask) - 60usize];
-    ["Offset of field: ibv_qp_init_attr_ex::pd"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, pd) - 64usize];
-    ["Offset of field: ibv_qp_init_attr_ex::xrcd"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, xrcd) - 72usize];
-    ["Offset of field: ibv_qp_init_attr_ex::create_flags"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, create_flags) - 80usize];
-    ["Offset of field: ibv_qp_init_attr_ex::max_tso_header"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, max_tso_header) - 84usize];
-    ["Offset of field: ibv_qp_init_attr_ex::rwq_ind_tbl"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, rwq_ind_tbl) - 88usize];
-    ["Offset of field: ibv_qp_init_attr_ex::rx_hash_conf"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, rx_hash_conf) - 96usize];
-    ["Offset of field: ibv_qp_init_attr_ex::source_qpn"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, source_qpn) - 120usize];
-    ["Offset of field: ibv_qp_init_attr_ex::send_ops_flags"]
-        [::std::mem::offset_of!(ibv_qp_init_attr_ex, send_ops_flags) - 128usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_qp_open_attr {
-    pub comp_mask: u32,
-    pub qp_num: u32,
-    pub xrcd: *mut ibv_xrcd,
-    pub qp_context: *mut ::std::os::raw::c_void,
-    pub qp_type: ibv_qp_type,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_qp_open_attr"][::std::mem::size_of::<ibv_qp_open_attr>() - 32usize];
-    ["Alignment of ibv_qp_open_attr"][::std::mem::align_of::<ibv_qp_open_attr>() - 8usize];
-    ["Offset of field: ibv_qp_open_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_qp_open_attr, comp_mask) - 0usize];
-    ["Offset of field: ibv_qp_open_attr::qp_num"]
-        [::std::mem::offset_of!(ibv_qp_open_attr, qp_num) - 4usize];
-    ["Offset of field: ibv_qp_open_attr::xrcd"]
-        [::std::mem::offset_of!(ibv_qp_open_attr, xrcd) - 8usize];
-    ["Offset of field: ibv_qp_open_attr::qp_context"]
-        [::std::mem::offset_of!(ibv_qp_open_attr, qp_context) - 16usize];
-    ["Offset of field: ibv_qp_open_attr::qp_type"]
-        [::std::mem::offset_of!(ibv_qp_open_attr, qp_type) - 24usize];
-};
 pub const IBV_QP_STATE: ibv_qp_attr_mask = 1;
-pub const IBV_QP_CUR_STATE: ibv_qp_attr_mask = 2;
-pub const IBV_QP_EN_SQD_ASYNC_NOTIFY: ibv_qp_attr_mask = 4;
 pub const IBV_QP_ACCESS_FLAGS: ibv_qp_attr_mask = 8;
 pub const IBV_QP_PKEY_INDEX: ibv_qp_attr_mask = 16;
 pub const IBV_QP_PORT: ibv_qp_attr_mask = 32;
@@ -1365,27 +776,17 @@ pub const IBV_QP_RETRY_CNT: ibv_qp_attr_mask = 1024;
 pub const IBV_QP_RNR_RETRY: ibv_qp_attr_mask = 2048;
 pub const IBV_QP_RQ_PSN: ibv_qp_attr_mask = 4096;
 pub const IBV_QP_MAX_QP_RD_ATOMIC: ibv_qp_attr_mask = 8192;
-pub const IBV_QP_ALT_PATH: ibv_qp_attr_mask = 16384;
 pub const IBV_QP_MIN_RNR_TIMER: ibv_qp_attr_mask = 32768;
 pub const IBV_QP_SQ_PSN: ibv_qp_attr_mask = 65536;
 pub const IBV_QP_MAX_DEST_RD_ATOMIC: ibv_qp_attr_mask = 131072;
-pub const IBV_QP_PATH_MIG_STATE: ibv_qp_attr_mask = 262144;
-pub const IBV_QP_CAP: ibv_qp_attr_mask = 524288;
 pub const IBV_QP_DEST_QPN: ibv_qp_attr_mask = 1048576;
-pub const IBV_QP_RATE_LIMIT: ibv_qp_attr_mask = 33554432;
 pub type ibv_qp_attr_mask = ::std::os::raw::c_uint;
 pub const IBV_QPS_RESET: ibv_qp_state = 0;
 pub const IBV_QPS_INIT: ibv_qp_state = 1;
 pub const IBV_QPS_RTR: ibv_qp_state = 2;
 pub const IBV_QPS_RTS: ibv_qp_state = 3;
-pub const IBV_QPS_SQD: ibv_qp_state = 4;
-pub const IBV_QPS_SQE: ibv_qp_state = 5;
 pub const IBV_QPS_ERR: ibv_qp_state = 6;
-pub const IBV_QPS_UNKNOWN: ibv_qp_state = 7;
 pub type ibv_qp_state = ::std::os::raw::c_uint;
-pub const IBV_MIG_MIGRATED: ibv_mig_state = 0;
-pub const IBV_MIG_REARM: ibv_mig_state = 1;
-pub const IBV_MIG_ARMED: ibv_mig_state = 2;
 pub type ibv_mig_state = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -1470,47 +871,15 @@ const _: () = {
     ["Offset of field: ibv_qp_attr::rate_limit"]
         [::std::mem::offset_of!(ibv_qp_attr, rate_limit) - 136usize];
 };
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_qp_rate_limit_attr {
-    pub rate_limit: u32,
-    pub max_burst_sz: u32,
-    pub typical_pkt_sz: u16,
-    pub comp_mask: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_qp_rate_limit_attr"][::std::mem::size_of::<ibv_qp_rate_limit_attr>() - 16usize];
-    ["Alignment of ibv_qp_rate_limit_attr"]
-        [::std::mem::align_of::<ibv_qp_rate_limit_attr>() - 4usize];
-    ["Offset of field: ibv_qp_rate_limit_attr::rate_limit"]
-        [::std::mem::offset_of!(ibv_qp_rate_limit_attr, rate_limit) - 0usize];
-    ["Offset of field: ibv_qp_rate_limit_attr::max_burst_sz"]
-        [::std::mem::offset_of!(ibv_qp_rate_limit_attr, max_burst_sz) - 4usize];
-    ["Offset of field: ibv_qp_rate_limit_attr::typical_pkt_sz"]
-        [::std::mem::offset_of!(ibv_qp_rate_limit_attr, typical_pkt_sz) - 8usize];
-    ["Offset of field: ibv_qp_rate_limit_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_qp_rate_limit_attr, comp_mask) - 12usize];
-};
 pub const IBV_WR_RDMA_WRITE: ibv_wr_opcode = 0;
-pub const IBV_WR_RDMA_WRITE_WITH_IMM: ibv_wr_opcode = 1;
 pub const IBV_WR_SEND: ibv_wr_opcode = 2;
 pub const IBV_WR_SEND_WITH_IMM: ibv_wr_opcode = 3;
 pub const IBV_WR_RDMA_READ: ibv_wr_opcode = 4;
 pub const IBV_WR_ATOMIC_CMP_AND_SWP: ibv_wr_opcode = 5;
 pub const IBV_WR_ATOMIC_FETCH_AND_ADD: ibv_wr_opcode = 6;
-pub const IBV_WR_LOCAL_INV: ibv_wr_opcode = 7;
-pub const IBV_WR_BIND_MW: ibv_wr_opcode = 8;
-pub const IBV_WR_SEND_WITH_INV: ibv_wr_opcode = 9;
-pub const IBV_WR_TSO: ibv_wr_opcode = 10;
-pub const IBV_WR_DRIVER1: ibv_wr_opcode = 11;
-pub const IBV_WR_ATOMIC_WRITE: ibv_wr_opcode = 15;
 pub type ibv_wr_opcode = ::std::os::raw::c_uint;
-pub const IBV_SEND_FENCE: ibv_send_flags = 1;
 pub const IBV_SEND_SIGNALED: ibv_send_flags = 2;
-pub const IBV_SEND_SOLICITED: ibv_send_flags = 4;
 pub const IBV_SEND_INLINE: ibv_send_flags = 8;
-pub const IBV_SEND_IP_CSUM: ibv_send_flags = 16;
 pub type ibv_send_flags = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1759,92 +1128,6 @@ const _: () = {
     ["Offset of field: ibv_recv_wr::num_sge"]
         [::std::mem::offset_of!(ibv_recv_wr, num_sge) - 24usize];
 };
-pub const IBV_WR_TAG_ADD: ibv_ops_wr_opcode = 0;
-pub const IBV_WR_TAG_DEL: ibv_ops_wr_opcode = 1;
-pub const IBV_WR_TAG_SYNC: ibv_ops_wr_opcode = 2;
-pub type ibv_ops_wr_opcode = ::std::os::raw::c_uint;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_ops_wr {
-    pub wr_id: u64,
-    pub next: *mut ibv_ops_wr,
-    pub opcode: ibv_ops_wr_opcode,
-    pub flags: ::std::os::raw::c_int,
-    pub tm: ibv_ops_wr__bindgen_ty_1,
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_ops_wr__bindgen_ty_1 {
-    pub unexpected_cnt: u32,
-    pub handle: u32,
-    pub add: ibv_ops_wr__bindgen_ty_1__bindgen_ty_1,
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_ops_wr__bindgen_ty_1__bindgen_ty_1 {
-    pub recv_wr_id: u64,
-    pub sg_list: *mut ibv_sge,
-    pub num_sge: ::std::os::raw::c_int,
-    pub tag: u64,
-    pub mask: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_ops_wr__bindgen_ty_1__bindgen_ty_1"]
-        [::std::mem::size_of::<ibv_ops_wr__bindgen_ty_1__bindgen_ty_1>() - 40usize];
-    ["Alignment of ibv_ops_wr__bindgen_ty_1__bindgen_ty_1"]
-        [::std::mem::align_of::<ibv_ops_wr__bindgen_ty_1__bindgen_ty_1>() - 8usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1__bindgen_ty_1::recv_wr_id"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1__bindgen_ty_1, recv_wr_id) - 0usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1__bindgen_ty_1::sg_list"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1__bindgen_ty_1, sg_list) - 8usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1__bindgen_ty_1::num_sge"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1__bindgen_ty_1, num_sge) - 16usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1__bindgen_ty_1::tag"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1__bindgen_ty_1, tag) - 24usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1__bindgen_ty_1::mask"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1__bindgen_ty_1, mask) - 32usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_ops_wr__bindgen_ty_1"]
-        [::std::mem::size_of::<ibv_ops_wr__bindgen_ty_1>() - 48usize];
-    ["Alignment of ibv_ops_wr__bindgen_ty_1"]
-        [::std::mem::align_of::<ibv_ops_wr__bindgen_ty_1>() - 8usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1::unexpected_cnt"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1, unexpected_cnt) - 0usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1::handle"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1, handle) - 4usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1::add"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1, add) - 8usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_ops_wr"][::std::mem::size_of::<ibv_ops_wr>() - 72usize];
-    ["Alignment of ibv_ops_wr"][::std::mem::align_of::<ibv_ops_wr>() - 8usize];
-    ["Offset of field: ibv_ops_wr::wr_id"][::std::mem::offset_of!(ibv_ops_wr, wr_id) - 0usize];
-    ["Offset of field: ibv_ops_wr::next"][::std::mem::offset_of!(ibv_ops_wr, next) - 8usize];
-    ["Offset of field: ibv_ops_wr::opcode"][::std::mem::offset_of!(ibv_ops_wr, opcode) - 16usize];
-    ["Offset of field: ibv_ops_wr::flags"][::std::mem::offset_of!(ibv_ops_wr, flags) - 20usize];
-    ["Offset of field: ibv_ops_wr::tm"][::std::mem::offset_of!(ibv_ops_wr, tm) - 24usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_mw_bind {
-    pub wr_id: u64,
-    pub send_flags: ::std::os::raw::c_uint,
-    pub bind_info: ibv_mw_bind_info,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_mw_bind"][::std::mem::size_of::<ibv_mw_bind>() - 48usize];
-    ["Alignment of ibv_mw_bind"][::std::mem::align_of::<ibv_mw_bind>() - 8usize];
-    ["Offset of field: ibv_mw_bind::wr_id"][::std::mem::offset_of!(ibv_mw_bind, wr_id) - 0usize];
-    ["Offset of field: ibv_mw_bind::send_flags"]
-        [::std::mem::offset_of!(ibv_mw_bind, send_flags) - 8usize];
-    ["Offset of field: ibv_mw_bind::bind_info"]
-        [::std::mem::offset_of!(ibv_mw_bind, bind_info) - 16usize];
-};
 #[repr(C)]
 pub struct ibv_srq {
     pub context: *mut ibv_context,
@@ -1869,48 +1152,6 @@ const _: () = {
     ["Offset of field: ibv_srq::cond"][::std::mem::offset_of!(ibv_srq, cond) - 72usize];
     ["Offset of field: ibv_srq::events_completed"]
         [::std::mem::offset_of!(ibv_srq, events_completed) - 120usize];
-};
-#[repr(C)]
-pub struct ibv_wq {
-    pub context: *mut ibv_context,
-    pub wq_context: *mut ::std::os::raw::c_void,
-    pub pd: *mut ibv_pd,
-    pub cq: *mut ibv_cq,
-    pub wq_num: u32,
-    pub handle: u32,
-    pub state: ibv_wq_state,
-    pub wq_type: ibv_wq_type,
-    pub post_recv: ::std::option::Option<
-        unsafe extern "C" fn(
-            current: *mut ibv_wq,
-            recv_wr: *mut ibv_recv_wr,
-            bad_recv_wr: *mut *mut ibv_recv_wr,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub mutex: pthread_mutex_t,
-    pub cond: pthread_cond_t,
-    pub events_completed: u32,
-    pub comp_mask: u32,
-}
-#[cfg(target_arch = "x86_64")]
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_wq"][::std::mem::size_of::<ibv_wq>() - 152usize];
-    ["Alignment of ibv_wq"][::std::mem::align_of::<ibv_wq>() - 8usize];
-    ["Offset of field: ibv_wq::context"][::std::mem::offset_of!(ibv_wq, context) - 0usize];
-    ["Offset of field: ibv_wq::wq_context"][::std::mem::offset_of!(ibv_wq, wq_context) - 8usize];
-    ["Offset of field: ibv_wq::pd"][::std::mem::offset_of!(ibv_wq, pd) - 16usize];
-    ["Offset of field: ibv_wq::cq"][::std::mem::offset_of!(ibv_wq, cq) - 24usize];
-    ["Offset of field: ibv_wq::wq_num"][::std::mem::offset_of!(ibv_wq, wq_num) - 32usize];
-    ["Offset of field: ibv_wq::handle"][::std::mem::offset_of!(ibv_wq, handle) - 36usize];
-    ["Offset of field: ibv_wq::state"][::std::mem::offset_of!(ibv_wq, state) - 40usize];
-    ["Offset of field: ibv_wq::wq_type"][::std::mem::offset_of!(ibv_wq, wq_type) - 44usize];
-    ["Offset of field: ibv_wq::post_recv"][::std::mem::offset_of!(ibv_wq, post_recv) - 48usize];
-    ["Offset of field: ibv_wq::mutex"][::std::mem::offset_of!(ibv_wq, mutex) - 56usize];
-    ["Offset of field: ibv_wq::cond"][::std::mem::offset_of!(ibv_wq, cond) - 96usize];
-    ["Offset of field: ibv_wq::events_completed"]
-        [::std::mem::offset_of!(ibv_wq, events_completed) - 144usize];
-    ["Offset of field: ibv_wq::comp_mask"][::std::mem::offset_of!(ibv_wq, comp_mask) - 148usize];
 };
 #[repr(C)]
 pub struct ibv_qp {
@@ -1997,169 +1238,6 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct ibv_poll_cq_attr {
-    pub comp_mask: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_poll_cq_attr"][::std::mem::size_of::<ibv_poll_cq_attr>() - 4usize];
-    ["Alignment of ibv_poll_cq_attr"][::std::mem::align_of::<ibv_poll_cq_attr>() - 4usize];
-    ["Offset of field: ibv_poll_cq_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_poll_cq_attr, comp_mask) - 0usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_wc_tm_info {
-    pub tag: u64,
-    pub priv_: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_wc_tm_info"][::std::mem::size_of::<ibv_wc_tm_info>() - 16usize];
-    ["Alignment of ibv_wc_tm_info"][::std::mem::align_of::<ibv_wc_tm_info>() - 8usize];
-    ["Offset of field: ibv_wc_tm_info::tag"][::std::mem::offset_of!(ibv_wc_tm_info, tag) - 0usize];
-    ["Offset of field: ibv_wc_tm_info::priv_"]
-        [::std::mem::offset_of!(ibv_wc_tm_info, priv_) - 8usize];
-};
-#[repr(C)]
-pub struct ibv_cq_ex {
-    pub context: *mut ibv_context,
-    pub channel: *mut ibv_comp_channel,
-    pub cq_context: *mut ::std::os::raw::c_void,
-    pub handle: u32,
-    pub cqe: ::std::os::raw::c_int,
-    pub mutex: pthread_mutex_t,
-    pub cond: pthread_cond_t,
-    pub comp_events_completed: u32,
-    pub async_events_completed: u32,
-    pub comp_mask: u32,
-    pub status: ibv_wc_status,
-    pub wr_id: u64,
-    pub start_poll: ::std::option::Option<
-        unsafe extern "C" fn(
-            current: *mut ibv_cq_ex,
-            attr: *mut ibv_poll_cq_attr,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub next_poll: ::std::option::Option<
-        unsafe extern "C" fn(current: *mut ibv_cq_ex) -> ::std::os::raw::c_int,
-    >,
-    pub end_poll: ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex)>,
-    pub read_opcode:
-        ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> ibv_wc_opcode>,
-    pub read_vendor_err:
-        ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u32>,
-    pub read_byte_len: ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u32>,
-    pub read_imm_data:
-        ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> __be32>,
-    pub read_qp_num: ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u32>,
-    pub read_src_qp: ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u32>,
-    pub read_wc_flags: ::std::option::Option<
-        unsafe extern "C" fn(current: *mut ibv_cq_ex) -> ::std::os::raw::c_uint,
-    >,
-    pub read_slid: ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u32>,
-    pub read_sl: ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u8>,
-    pub read_dlid_path_bits:
-        ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u8>,
-    pub read_completion_ts:
-        ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u64>,
-    pub read_cvlan: ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u16>,
-    pub read_flow_tag: ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u32>,
-    pub read_tm_info: ::std::option::Option<
-        unsafe extern "C" fn(current: *mut ibv_cq_ex, tm_info: *mut ibv_wc_tm_info),
-    >,
-    pub read_completion_wallclock_ns:
-        ::std::option::Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u64>,
-}
-#[cfg(target_arch = "x86_64")]
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_cq_ex"][::std::mem::size_of::<ibv_cq_ex>() - 288usize];
-    ["Alignment of ibv_cq_ex"][::std::mem::align_of::<ibv_cq_ex>() - 8usize];
-    ["Offset of field: ibv_cq_ex::context"][::std::mem::offset_of!(ibv_cq_ex, context) - 0usize];
-    ["Offset of field: ibv_cq_ex::channel"][::std::mem::offset_of!(ibv_cq_ex, channel) - 8usize];
-    ["Offset of field: ibv_cq_ex::cq_context"]
-        [::std::mem::offset_of!(ibv_cq_ex, cq_context) - 16usize];
-    ["Offset of field: ibv_cq_ex::handle"][::std::mem::offset_of!(ibv_cq_ex, handle) - 24usize];
-    ["Offset of field: ibv_cq_ex::cqe"][::std::mem::offset_of!(ibv_cq_ex, cqe) - 28usize];
-    ["Offset of field: ibv_cq_ex::mutex"][::std::mem::offset_of!(ibv_cq_ex, mutex) - 32usize];
-    ["Offset of field: ibv_cq_ex::cond"][::std::mem::offset_of!(ibv_cq_ex, cond) - 72usize];
-    ["Offset of field: ibv_cq_ex::comp_events_completed"]
-        [::std::mem::offset_of!(ibv_cq_ex, comp_events_completed) - 120usize];
-    ["Offset of field: ibv_cq_ex::async_events_completed"]
-        [::std::mem::offset_of!(ibv_cq_ex, async_events_completed) - 124usize];
-    ["Offset of field: ibv_cq_ex::comp_mask"]
-        [::std::mem::offset_of!(ibv_cq_ex, comp_mask) - 128usize];
-    ["Offset of field: ibv_cq_ex::status"][::std::mem::offset_of!(ibv_cq_ex, status) - 132usize];
-    ["Offset of field: ibv_cq_ex::wr_id"][::std::mem::offset_of!(ibv_cq_ex, wr_id) - 136usize];
-    ["Offset of field: ibv_cq_ex::start_poll"]
-        [::std::mem::offset_of!(ibv_cq_ex, start_poll) - 144usize];
-    ["Offset of field: ibv_cq_ex::next_poll"]
-        [::std::mem::offset_of!(ibv_cq_ex, next_poll) - 152usize];
-    ["Offset of field: ibv_cq_ex::end_poll"]
-        [::std::mem::offset_of!(ibv_cq_ex, end_poll) - 160usize];
-    ["Offset of field: ibv_cq_ex::read_opcode"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_opcode) - 168usize];
-    ["Offset of field: ibv_cq_ex::read_vendor_err"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_vendor_err) - 176usize];
-    ["Offset of field: ibv_cq_ex::read_byte_len"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_byte_len) - 184usize];
-    ["Offset of field: ibv_cq_ex::read_imm_data"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_imm_data) - 192usize];
-    ["Offset of field: ibv_cq_ex::read_qp_num"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_qp_num) - 200usize];
-    ["Offset of field: ibv_cq_ex::read_src_qp"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_src_qp) - 208usize];
-    ["Offset of field: ibv_cq_ex::read_wc_flags"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_wc_flags) - 216usize];
-    ["Offset of field: ibv_cq_ex::read_slid"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_slid) - 224usize];
-    ["Offset of field: ibv_cq_ex::read_sl"][::std::mem::offset_of!(ibv_cq_ex, read_sl) - 232usize];
-    ["Offset of field: ibv_cq_ex::read_dlid_path_bits"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_dlid_path_bits) - 240usize];
-    ["Offset of field: ibv_cq_ex::read_completion_ts"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_completion_ts) - 248usize];
-    ["Offset of field: ibv_cq_ex::read_cvlan"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_cvlan) - 256usize];
-    ["Offset of field: ibv_cq_ex::read_flow_tag"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_flow_tag) - 264usize];
-    ["Offset of field: ibv_cq_ex::read_tm_info"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_tm_info) - 272usize];
-    ["Offset of field: ibv_cq_ex::read_completion_wallclock_ns"]
-        [::std::mem::offset_of!(ibv_cq_ex, read_completion_wallclock_ns) - 280usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_moderate_cq {
-    pub cq_count: u16,
-    pub cq_period: u16,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_moderate_cq"][::std::mem::size_of::<ibv_moderate_cq>() - 4usize];
-    ["Alignment of ibv_moderate_cq"][::std::mem::align_of::<ibv_moderate_cq>() - 2usize];
-    ["Offset of field: ibv_moderate_cq::cq_count"]
-        [::std::mem::offset_of!(ibv_moderate_cq, cq_count) - 0usize];
-    ["Offset of field: ibv_moderate_cq::cq_period"]
-        [::std::mem::offset_of!(ibv_moderate_cq, cq_period) - 2usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_modify_cq_attr {
-    pub attr_mask: u32,
-    pub moderate: ibv_moderate_cq,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_modify_cq_attr"][::std::mem::size_of::<ibv_modify_cq_attr>() - 8usize];
-    ["Alignment of ibv_modify_cq_attr"][::std::mem::align_of::<ibv_modify_cq_attr>() - 4usize];
-    ["Offset of field: ibv_modify_cq_attr::attr_mask"]
-        [::std::mem::offset_of!(ibv_modify_cq_attr, attr_mask) - 0usize];
-    ["Offset of field: ibv_modify_cq_attr::moderate"]
-        [::std::mem::offset_of!(ibv_modify_cq_attr, moderate) - 4usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
 pub struct ibv_ah {
     pub context: *mut ibv_context,
     pub pd: *mut ibv_pd,
@@ -2173,117 +1251,11 @@ const _: () = {
     ["Offset of field: ibv_ah::pd"][::std::mem::offset_of!(ibv_ah, pd) - 8usize];
     ["Offset of field: ibv_ah::handle"][::std::mem::offset_of!(ibv_ah, handle) - 16usize];
 };
-pub const IBV_FLOW_ATTR_NORMAL: ibv_flow_attr_type = 0;
-pub const IBV_FLOW_ATTR_ALL_DEFAULT: ibv_flow_attr_type = 1;
-pub const IBV_FLOW_ATTR_MC_DEFAULT: ibv_flow_attr_type = 2;
-pub const IBV_FLOW_ATTR_SNIFFER: ibv_flow_attr_type = 3;
-pub type ibv_flow_attr_type = ::std::os::raw::c_uint;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_flow_attr {
-    pub comp_mask: u32,
-    pub type_: ibv_flow_attr_type,
-    pub size: u16,
-    pub priority: u16,
-    pub num_of_specs: u8,
-    pub port: u8,
-    pub flags: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_flow_attr"][::std::mem::size_of::<ibv_flow_attr>() - 20usize];
-    ["Alignment of ibv_flow_attr"][::std::mem::align_of::<ibv_flow_attr>() - 4usize];
-    ["Offset of field: ibv_flow_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_flow_attr, comp_mask) - 0usize];
-    ["Offset of field: ibv_flow_attr::type_"]
-        [::std::mem::offset_of!(ibv_flow_attr, type_) - 4usize];
-    ["Offset of field: ibv_flow_attr::size"][::std::mem::offset_of!(ibv_flow_attr, size) - 8usize];
-    ["Offset of field: ibv_flow_attr::priority"]
-        [::std::mem::offset_of!(ibv_flow_attr, priority) - 10usize];
-    ["Offset of field: ibv_flow_attr::num_of_specs"]
-        [::std::mem::offset_of!(ibv_flow_attr, num_of_specs) - 12usize];
-    ["Offset of field: ibv_flow_attr::port"][::std::mem::offset_of!(ibv_flow_attr, port) - 13usize];
-    ["Offset of field: ibv_flow_attr::flags"]
-        [::std::mem::offset_of!(ibv_flow_attr, flags) - 16usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_flow {
-    pub comp_mask: u32,
-    pub context: *mut ibv_context,
-    pub handle: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_flow"][::std::mem::size_of::<ibv_flow>() - 24usize];
-    ["Alignment of ibv_flow"][::std::mem::align_of::<ibv_flow>() - 8usize];
-    ["Offset of field: ibv_flow::comp_mask"][::std::mem::offset_of!(ibv_flow, comp_mask) - 0usize];
-    ["Offset of field: ibv_flow::context"][::std::mem::offset_of!(ibv_flow, context) - 8usize];
-    ["Offset of field: ibv_flow::handle"][::std::mem::offset_of!(ibv_flow, handle) - 16usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_flow_action {
-    pub context: *mut ibv_context,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_flow_action"][::std::mem::size_of::<ibv_flow_action>() - 8usize];
-    ["Alignment of ibv_flow_action"][::std::mem::align_of::<ibv_flow_action>() - 8usize];
-    ["Offset of field: ibv_flow_action::context"]
-        [::std::mem::offset_of!(ibv_flow_action, context) - 0usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_flow_action_esp_attr {
-    pub esp_attr: *mut ib_uverbs_flow_action_esp,
-    pub keymat_proto: ib_uverbs_flow_action_esp_keymat,
-    pub keymat_len: u16,
-    pub keymat_ptr: *mut ::std::os::raw::c_void,
-    pub replay_proto: ib_uverbs_flow_action_esp_replay,
-    pub replay_len: u16,
-    pub replay_ptr: *mut ::std::os::raw::c_void,
-    pub esp_encap: *mut ib_uverbs_flow_action_esp_encap,
-    pub comp_mask: u32,
-    pub esn: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_flow_action_esp_attr"]
-        [::std::mem::size_of::<ibv_flow_action_esp_attr>() - 56usize];
-    ["Alignment of ibv_flow_action_esp_attr"]
-        [::std::mem::align_of::<ibv_flow_action_esp_attr>() - 8usize];
-    ["Offset of field: ibv_flow_action_esp_attr::esp_attr"]
-        [::std::mem::offset_of!(ibv_flow_action_esp_attr, esp_attr) - 0usize];
-    ["Offset of field: ibv_flow_action_esp_attr::keymat_proto"]
-        [::std::mem::offset_of!(ibv_flow_action_esp_attr, keymat_proto) - 8usize];
-    ["Offset of field: ibv_flow_action_esp_attr::keymat_len"]
-        [::std::mem::offset_of!(ibv_flow_action_esp_attr, keymat_len) - 12usize];
-    ["Offset of field: ibv_flow_action_esp_attr::keymat_ptr"]
-        [::std::mem::offset_of!(ibv_flow_action_esp_attr, keymat_ptr) - 16usize];
-    ["Offset of field: ibv_flow_action_esp_attr::replay_proto"]
-        [::std::mem::offset_of!(ibv_flow_action_esp_attr, replay_proto) - 24usize];
-    ["Offset of field: ibv_flow_action_esp_attr::replay_len"]
-        [::std::mem::offset_of!(ibv_flow_action_esp_attr, replay_len) - 28usize];
-    ["Offset of field: ibv_flow_action_esp_attr::replay_ptr"]
-        [::std::mem::offset_of!(ibv_flow_action_esp_attr, replay_ptr) - 32usize];
-    ["Offset of field: ibv_flow_action_esp_attr::esp_encap"]
-        [::std::mem::offset_of!(ibv_flow_action_esp_attr, esp_encap) - 40usize];
-    ["Offset of field: ibv_flow_action_esp_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_flow_action_esp_attr, comp_mask) - 48usize];
-    ["Offset of field: ibv_flow_action_esp_attr::esn"]
-        [::std::mem::offset_of!(ibv_flow_action_esp_attr, esn) - 52usize];
-};
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct _ibv_device_ops {
-    pub _dummy1: ::std::option::Option<
-        unsafe extern "C" fn(
-            device: *mut ibv_device,
-            cmd_fd: ::std::os::raw::c_int,
-        ) -> *mut ibv_context,
-    >,
-    pub _dummy2: ::std::option::Option<unsafe extern "C" fn(context: *mut ibv_context)>,
+    pub _dummy1: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _dummy2: ::std::option::Option<unsafe extern "C" fn()>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2330,43 +1302,17 @@ pub struct _compat_ibv_port_attr {
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ibv_context_ops {
-    pub _compat_query_device: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            device_attr: *mut ibv_device_attr,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub _compat_query_port: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            port_num: u8,
-            port_attr: *mut _compat_ibv_port_attr,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub _compat_alloc_pd:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_dealloc_pd:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_reg_mr:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_rereg_mr:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_dereg_mr:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub alloc_mw: ::std::option::Option<
-        unsafe extern "C" fn(pd: *mut ibv_pd, type_: ibv_mw_type) -> *mut ibv_mw,
-    >,
-    pub bind_mw: ::std::option::Option<
-        unsafe extern "C" fn(
-            qp: *mut ibv_qp,
-            mw: *mut ibv_mw,
-            mw_bind: *mut ibv_mw_bind,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub dealloc_mw:
-        ::std::option::Option<unsafe extern "C" fn(mw: *mut ibv_mw) -> ::std::os::raw::c_int>,
-    pub _compat_create_cq:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
+    pub _compat_query_device: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_query_port: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_alloc_pd: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_dealloc_pd: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_reg_mr: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_rereg_mr: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_dereg_mr: ::std::option::Option<unsafe extern "C" fn()>,
+    pub alloc_mw: ::std::option::Option<unsafe extern "C" fn()>,
+    pub bind_mw: ::std::option::Option<unsafe extern "C" fn()>,
+    pub dealloc_mw: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_create_cq: ::std::option::Option<unsafe extern "C" fn()>,
     pub poll_cq: ::std::option::Option<
         unsafe extern "C" fn(
             cq: *mut ibv_cq,
@@ -2380,20 +1326,13 @@ pub struct ibv_context_ops {
             solicited_only: ::std::os::raw::c_int,
         ) -> ::std::os::raw::c_int,
     >,
-    pub _compat_cq_event:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_resize_cq:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_destroy_cq:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_create_srq:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_modify_srq:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_query_srq:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_destroy_srq:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
+    pub _compat_cq_event: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_resize_cq: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_destroy_cq: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_create_srq: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_modify_srq: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_query_srq: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_destroy_srq: ::std::option::Option<unsafe extern "C" fn()>,
     pub post_srq_recv: ::std::option::Option<
         unsafe extern "C" fn(
             srq: *mut ibv_srq,
@@ -2401,14 +1340,10 @@ pub struct ibv_context_ops {
             bad_recv_wr: *mut *mut ibv_recv_wr,
         ) -> ::std::os::raw::c_int,
     >,
-    pub _compat_create_qp:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_query_qp:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_modify_qp:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_destroy_qp:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
+    pub _compat_create_qp: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_query_qp: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_modify_qp: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_destroy_qp: ::std::option::Option<unsafe extern "C" fn()>,
     pub post_send: ::std::option::Option<
         unsafe extern "C" fn(
             qp: *mut ibv_qp,
@@ -2423,16 +1358,11 @@ pub struct ibv_context_ops {
             bad_wr: *mut *mut ibv_recv_wr,
         ) -> ::std::os::raw::c_int,
     >,
-    pub _compat_create_ah:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_destroy_ah:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_attach_mcast:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_detach_mcast:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
-    pub _compat_async_event:
-        ::std::option::Option<unsafe extern "C" fn() -> *mut ::std::os::raw::c_void>,
+    pub _compat_create_ah: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_destroy_ah: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_attach_mcast: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_detach_mcast: ::std::option::Option<unsafe extern "C" fn()>,
+    pub _compat_async_event: ::std::option::Option<unsafe extern "C" fn()>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2531,145 +1461,6 @@ const _: () = {
         [::std::mem::offset_of!(ibv_context, abi_compat) - 320usize];
 };
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_cq_init_attr_ex {
-    pub cqe: u32,
-    pub cq_context: *mut ::std::os::raw::c_void,
-    pub channel: *mut ibv_comp_channel,
-    pub comp_vector: u32,
-    pub wc_flags: u64,
-    pub comp_mask: u32,
-    pub flags: u32,
-    pub parent_domain: *mut ibv_pd,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_cq_init_attr_ex"][::std::mem::size_of::<ibv_cq_init_attr_ex>() - 56usize];
-    ["Alignment of ibv_cq_init_attr_ex"][::std::mem::align_of::<ibv_cq_init_attr_ex>() - 8usize];
-    ["Offset of field: ibv_cq_init_attr_ex::cqe"]
-        [::std::mem::offset_of!(ibv_cq_init_attr_ex, cqe) - 0usize];
-    ["Offset of field: ibv_cq_init_attr_ex::cq_context"]
-        [::std::mem::offset_of!(ibv_cq_init_attr_ex, cq_context) - 8usize];
-    ["Offset of field: ibv_cq_init_attr_ex::channel"]
-        [::std::mem::offset_of!(ibv_cq_init_attr_ex, channel) - 16usize];
-    ["Offset of field: ibv_cq_init_attr_ex::comp_vector"]
-        [::std::mem::offset_of!(ibv_cq_init_attr_ex, comp_vector) - 24usize];
-    ["Offset of field: ibv_cq_init_attr_ex::wc_flags"]
-        [::std::mem::offset_of!(ibv_cq_init_attr_ex, wc_flags) - 32usize];
-    ["Offset of field: ibv_cq_init_attr_ex::comp_mask"]
-        [::std::mem::offset_of!(ibv_cq_init_attr_ex, comp_mask) - 40usize];
-    ["Offset of field: ibv_cq_init_attr_ex::flags"]
-        [::std::mem::offset_of!(ibv_cq_init_attr_ex, flags) - 44usize];
-    ["Offset of field: ibv_cq_init_attr_ex::parent_domain"]
-        [::std::mem::offset_of!(ibv_cq_init_attr_ex, parent_domain) - 48usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_parent_domain_init_attr {
-    pub pd: *mut ibv_pd,
-    pub td: *mut ibv_td,
-    pub comp_mask: u32,
-    pub alloc: ::std::option::Option<
-        unsafe extern "C" fn(
-            pd: *mut ibv_pd,
-            pd_context: *mut ::std::os::raw::c_void,
-            size: usize,
-            alignment: usize,
-            resource_type: u64,
-        ) -> *mut ::std::os::raw::c_void,
-    >,
-    pub free: ::std::option::Option<
-        unsafe extern "C" fn(
-            pd: *mut ibv_pd,
-            pd_context: *mut ::std::os::raw::c_void,
-            ptr: *mut ::std::os::raw::c_void,
-            resource_type: u64,
-        ),
-    >,
-    pub pd_context: *mut ::std::os::raw::c_void,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_parent_domain_init_attr"]
-        [::std::mem::size_of::<ibv_parent_domain_init_attr>() - 48usize];
-    ["Alignment of ibv_parent_domain_init_attr"]
-        [::std::mem::align_of::<ibv_parent_domain_init_attr>() - 8usize];
-    ["Offset of field: ibv_parent_domain_init_attr::pd"]
-        [::std::mem::offset_of!(ibv_parent_domain_init_attr, pd) - 0usize];
-    ["Offset of field: ibv_parent_domain_init_attr::td"]
-        [::std::mem::offset_of!(ibv_parent_domain_init_attr, td) - 8usize];
-    ["Offset of field: ibv_parent_domain_init_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_parent_domain_init_attr, comp_mask) - 16usize];
-    ["Offset of field: ibv_parent_domain_init_attr::alloc"]
-        [::std::mem::offset_of!(ibv_parent_domain_init_attr, alloc) - 24usize];
-    ["Offset of field: ibv_parent_domain_init_attr::free"]
-        [::std::mem::offset_of!(ibv_parent_domain_init_attr, free) - 32usize];
-    ["Offset of field: ibv_parent_domain_init_attr::pd_context"]
-        [::std::mem::offset_of!(ibv_parent_domain_init_attr, pd_context) - 40usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_counters_init_attr {
-    pub comp_mask: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_counters_init_attr"][::std::mem::size_of::<ibv_counters_init_attr>() - 4usize];
-    ["Alignment of ibv_counters_init_attr"]
-        [::std::mem::align_of::<ibv_counters_init_attr>() - 4usize];
-    ["Offset of field: ibv_counters_init_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_counters_init_attr, comp_mask) - 0usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_counters {
-    pub context: *mut ibv_context,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_counters"][::std::mem::size_of::<ibv_counters>() - 8usize];
-    ["Alignment of ibv_counters"][::std::mem::align_of::<ibv_counters>() - 8usize];
-    ["Offset of field: ibv_counters::context"]
-        [::std::mem::offset_of!(ibv_counters, context) - 0usize];
-};
-pub const IBV_COUNTER_PACKETS: ibv_counter_description = 0;
-pub const IBV_COUNTER_BYTES: ibv_counter_description = 1;
-pub type ibv_counter_description = ::std::os::raw::c_uint;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_counter_attach_attr {
-    pub counter_desc: ibv_counter_description,
-    pub index: u32,
-    pub comp_mask: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_counter_attach_attr"][::std::mem::size_of::<ibv_counter_attach_attr>() - 12usize];
-    ["Alignment of ibv_counter_attach_attr"]
-        [::std::mem::align_of::<ibv_counter_attach_attr>() - 4usize];
-    ["Offset of field: ibv_counter_attach_attr::counter_desc"]
-        [::std::mem::offset_of!(ibv_counter_attach_attr, counter_desc) - 0usize];
-    ["Offset of field: ibv_counter_attach_attr::index"]
-        [::std::mem::offset_of!(ibv_counter_attach_attr, index) - 4usize];
-    ["Offset of field: ibv_counter_attach_attr::comp_mask"]
-        [::std::mem::offset_of!(ibv_counter_attach_attr, comp_mask) - 8usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_values_ex {
-    pub comp_mask: u32,
-    pub raw_clock: timespec,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ibv_values_ex"][::std::mem::size_of::<ibv_values_ex>() - 24usize];
-    ["Alignment of ibv_values_ex"][::std::mem::align_of::<ibv_values_ex>() - 8usize];
-    ["Offset of field: ibv_values_ex::comp_mask"]
-        [::std::mem::offset_of!(ibv_values_ex, comp_mask) - 0usize];
-    ["Offset of field: ibv_values_ex::raw_clock"]
-        [::std::mem::offset_of!(ibv_values_ex, raw_clock) - 8usize];
-};
-#[repr(C)]
 pub struct verbs_context {
     pub query_port: ::std::option::Option<
         unsafe extern "C" fn(
@@ -2679,137 +1470,31 @@ pub struct verbs_context {
             port_attr_len: usize,
         ) -> ::std::os::raw::c_int,
     >,
-    pub advise_mr: ::std::option::Option<
-        unsafe extern "C" fn(
-            pd: *mut ibv_pd,
-            advice: ib_uverbs_advise_mr_advice,
-            flags: u32,
-            sg_list: *mut ibv_sge,
-            num_sges: u32,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub alloc_null_mr: ::std::option::Option<unsafe extern "C" fn(pd: *mut ibv_pd) -> *mut ibv_mr>,
-    pub read_counters: ::std::option::Option<
-        unsafe extern "C" fn(
-            counters: *mut ibv_counters,
-            counters_value: *mut u64,
-            ncounters: u32,
-            flags: u32,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub attach_counters_point_flow: ::std::option::Option<
-        unsafe extern "C" fn(
-            counters: *mut ibv_counters,
-            attr: *mut ibv_counter_attach_attr,
-            flow: *mut ibv_flow,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub create_counters: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            init_attr: *mut ibv_counters_init_attr,
-        ) -> *mut ibv_counters,
-    >,
-    pub destroy_counters: ::std::option::Option<
-        unsafe extern "C" fn(counters: *mut ibv_counters) -> ::std::os::raw::c_int,
-    >,
-    pub reg_dm_mr: ::std::option::Option<
-        unsafe extern "C" fn(
-            pd: *mut ibv_pd,
-            dm: *mut ibv_dm,
-            dm_offset: u64,
-            length: usize,
-            access: ::std::os::raw::c_uint,
-        ) -> *mut ibv_mr,
-    >,
-    pub alloc_dm: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            attr: *mut ibv_alloc_dm_attr,
-        ) -> *mut ibv_dm,
-    >,
-    pub free_dm:
-        ::std::option::Option<unsafe extern "C" fn(dm: *mut ibv_dm) -> ::std::os::raw::c_int>,
-    pub modify_flow_action_esp: ::std::option::Option<
-        unsafe extern "C" fn(
-            action: *mut ibv_flow_action,
-            attr: *mut ibv_flow_action_esp_attr,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub destroy_flow_action: ::std::option::Option<
-        unsafe extern "C" fn(action: *mut ibv_flow_action) -> ::std::os::raw::c_int,
-    >,
-    pub create_flow_action_esp: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            attr: *mut ibv_flow_action_esp_attr,
-        ) -> *mut ibv_flow_action,
-    >,
-    pub modify_qp_rate_limit: ::std::option::Option<
-        unsafe extern "C" fn(
-            qp: *mut ibv_qp,
-            attr: *mut ibv_qp_rate_limit_attr,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub alloc_parent_domain: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            attr: *mut ibv_parent_domain_init_attr,
-        ) -> *mut ibv_pd,
-    >,
-    pub dealloc_td:
-        ::std::option::Option<unsafe extern "C" fn(td: *mut ibv_td) -> ::std::os::raw::c_int>,
-    pub alloc_td: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            init_attr: *mut ibv_td_init_attr,
-        ) -> *mut ibv_td,
-    >,
-    pub modify_cq: ::std::option::Option<
-        unsafe extern "C" fn(
-            cq: *mut ibv_cq,
-            attr: *mut ibv_modify_cq_attr,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub post_srq_ops: ::std::option::Option<
-        unsafe extern "C" fn(
-            srq: *mut ibv_srq,
-            op: *mut ibv_ops_wr,
-            bad_op: *mut *mut ibv_ops_wr,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub destroy_rwq_ind_table: ::std::option::Option<
-        unsafe extern "C" fn(rwq_ind_table: *mut ibv_rwq_ind_table) -> ::std::os::raw::c_int,
-    >,
-    pub create_rwq_ind_table: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            init_attr: *mut ibv_rwq_ind_table_init_attr,
-        ) -> *mut ibv_rwq_ind_table,
-    >,
-    pub destroy_wq:
-        ::std::option::Option<unsafe extern "C" fn(wq: *mut ibv_wq) -> ::std::os::raw::c_int>,
-    pub modify_wq: ::std::option::Option<
-        unsafe extern "C" fn(wq: *mut ibv_wq, wq_attr: *mut ibv_wq_attr) -> ::std::os::raw::c_int,
-    >,
-    pub create_wq: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            wq_init_attr: *mut ibv_wq_init_attr,
-        ) -> *mut ibv_wq,
-    >,
-    pub query_rt_values: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            values: *mut ibv_values_ex,
-        ) -> ::std::os::raw::c_int,
-    >,
-    pub create_cq_ex: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            init_attr: *mut ibv_cq_init_attr_ex,
-        ) -> *mut ibv_cq_ex,
-    >,
+    pub advise_mr: ::std::option::Option<unsafe extern "C" fn()>,
+    pub alloc_null_mr: ::std::option::Option<unsafe extern "C" fn()>,
+    pub read_counters: ::std::option::Option<unsafe extern "C" fn()>,
+    pub attach_counters_point_flow: ::std::option::Option<unsafe extern "C" fn()>,
+    pub create_counters: ::std::option::Option<unsafe extern "C" fn()>,
+    pub destroy_counters: ::std::option::Option<unsafe extern "C" fn()>,
+    pub reg_dm_mr: ::std::option::Option<unsafe extern "C" fn()>,
+    pub alloc_dm: ::std::option::Option<unsafe extern "C" fn()>,
+    pub free_dm: ::std::option::Option<unsafe extern "C" fn()>,
+    pub modify_flow_action_esp: ::std::option::Option<unsafe extern "C" fn()>,
+    pub destroy_flow_action: ::std::option::Option<unsafe extern "C" fn()>,
+    pub create_flow_action_esp: ::std::option::Option<unsafe extern "C" fn()>,
+    pub modify_qp_rate_limit: ::std::option::Option<unsafe extern "C" fn()>,
+    pub alloc_parent_domain: ::std::option::Option<unsafe extern "C" fn()>,
+    pub dealloc_td: ::std::option::Option<unsafe extern "C" fn()>,
+    pub alloc_td: ::std::option::Option<unsafe extern "C" fn()>,
+    pub modify_cq: ::std::option::Option<unsafe extern "C" fn()>,
+    pub post_srq_ops: ::std::option::Option<unsafe extern "C" fn()>,
+    pub destroy_rwq_ind_table: ::std::option::Option<unsafe extern "C" fn()>,
+    pub create_rwq_ind_table: ::std::option::Option<unsafe extern "C" fn()>,
+    pub destroy_wq: ::std::option::Option<unsafe extern "C" fn()>,
+    pub modify_wq: ::std::option::Option<unsafe extern "C" fn()>,
+    pub create_wq: ::std::option::Option<unsafe extern "C" fn()>,
+    pub query_rt_values: ::std::option::Option<unsafe extern "C" fn()>,
+    pub create_cq_ex: ::std::option::Option<unsafe extern "C" fn()>,
     pub priv_: *mut verbs_ex_private,
     pub query_device_ex: ::std::option::Option<
         unsafe extern "C" fn(
@@ -2819,39 +1504,16 @@ pub struct verbs_context {
             attr_size: usize,
         ) -> ::std::os::raw::c_int,
     >,
-    pub ibv_destroy_flow:
-        ::std::option::Option<unsafe extern "C" fn(flow: *mut ibv_flow) -> ::std::os::raw::c_int>,
+    pub ibv_destroy_flow: ::std::option::Option<unsafe extern "C" fn()>,
     pub ABI_placeholder2: ::std::option::Option<unsafe extern "C" fn()>,
-    pub ibv_create_flow: ::std::option::Option<
-        unsafe extern "C" fn(qp: *mut ibv_qp, flow_attr: *mut ibv_flow_attr) -> *mut ibv_flow,
-    >,
+    pub ibv_create_flow: ::std::option::Option<unsafe extern "C" fn()>,
     pub ABI_placeholder1: ::std::option::Option<unsafe extern "C" fn()>,
-    pub open_qp: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, attr: *mut ibv_qp_open_attr) -> *mut ibv_qp,
-    >,
-    pub create_qp_ex: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            qp_init_attr_ex: *mut ibv_qp_init_attr_ex,
-        ) -> *mut ibv_qp,
-    >,
-    pub get_srq_num: ::std::option::Option<
-        unsafe extern "C" fn(srq: *mut ibv_srq, srq_num: *mut u32) -> ::std::os::raw::c_int,
-    >,
-    pub create_srq_ex: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            srq_init_attr_ex: *mut ibv_srq_init_attr_ex,
-        ) -> *mut ibv_srq,
-    >,
-    pub open_xrcd: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            xrcd_init_attr: *mut ibv_xrcd_init_attr,
-        ) -> *mut ibv_xrcd,
-    >,
-    pub close_xrcd:
-        ::std::option::Option<unsafe extern "C" fn(xrcd: *mut ibv_xrcd) -> ::std::os::raw::c_int>,
+    pub open_qp: ::std::option::Option<unsafe extern "C" fn()>,
+    pub create_qp_ex: ::std::option::Option<unsafe extern "C" fn()>,
+    pub get_srq_num: ::std::option::Option<unsafe extern "C" fn()>,
+    pub create_srq_ex: ::std::option::Option<unsafe extern "C" fn()>,
+    pub open_xrcd: ::std::option::Option<unsafe extern "C" fn()>,
+    pub close_xrcd: ::std::option::Option<unsafe extern "C" fn()>,
     pub _ABI_placeholder3: u64,
     pub sz: usize,
     pub context: ibv_context,

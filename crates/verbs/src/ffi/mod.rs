@@ -11,10 +11,11 @@
 //!   --blocklist-type 'pthread_.*' --raw-line 'use libc::{pthread_cond_t, pthread_mutex_t};'
 //! ```
 //!
-//! The input were rdma-core's headers, which are BSD licensed; `Libibverbs::new` was left out.
-//! The file checks the layout of every structure at compile time. Structures with a `pthread` type
-//! are checked on x86-64 only, because its size depends on the processor. `tests/layout.rs`
-//! compares the layout with a C compiler's.
+//! The input were rdma-core's headers, which are BSD licensed. Types, constants and functions that
+//! nothing here uses were then left out. A pointer to a function that nothing calls is one without
+//! parameters. The file checks the layout of every structure at compile time. Structures with a
+//! `pthread` type are checked on x86-64 only, because its size depends on the processor.
+//! `tests/layout.rs` compares the layout with a C compiler's.
 
 #![allow(unsafe_code)] // foreign functions
 

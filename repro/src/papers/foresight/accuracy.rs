@@ -1,11 +1,11 @@
 //! Figures 5 and 6: the accuracy of predictions, by predictor and by the length of its window.
 
-use hydrant_foresight::evaluation::{
+use hydrant_foresight::{Costs, LinearCost};
+use hydrant_traces::evaluation::{
     Accuracy, BOUNDS, Errors, EvaluationSetting, TraceClock, bound, evaluate,
 };
-use hydrant_foresight::predictor::Method;
-use hydrant_foresight::trace::Trace;
-use hydrant_foresight::{Costs, LinearCost};
+use hydrant_traces::predictor::Method;
+use hydrant_traces::trace::Trace;
 
 use crate::papers::part::{Cell, Part, Picture, Sheet};
 use crate::papers::published::value;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hydrant_foresight::evaluation::{TraceClock, communications};
 use hydrant_foresight::sharing::{HelperHost, Placement, Policy, Sharing};
 use hydrant_foresight::{Communication, Costs, LinearCost, Region};
 use hydrant_sim::Profile;
+use hydrant_traces::evaluation::{TraceClock, communications};
 
 use super::host::{HelperTurns, RankHistory, THRESHOLD, play_rank};
 use super::{MACHINE, REGISTERED, in_mib, percent_above, percent_saved};

@@ -1,7 +1,7 @@
 //! Table 3: the NAS benchmarks IS and FT, by copied messages and by zero copy.
 
 use hydrant::{MessageProtocol, Strategy};
-use hydrant_foresight::trace::{RankTrace, Trace};
+use hydrant_traces::trace::{RankTrace, Trace};
 
 use crate::papers::derive::{Scaling, derive};
 use crate::papers::job::MB;

@@ -67,11 +67,10 @@ proptest! {
     #[test]
     fn any_sequence_of_events_keeps_the_plan_consistent(
         events in prop::collection::vec(event(), 1..200),
-        method in prop_oneof![Just(Method::Shortest), Just(Method::Landmarks), Just(Method::Periodicity { window: 4 })],
         limit_bytes in prop_oneof![Just(u64::MAX), Just(5 * PAGE)],
         regions in 1usize..20,
     ) {
-        let mut plan = Plan::new(PlanConfig { method, limit_bytes, regions, ..CONFIG }).unwrap();
+        let mut plan = Plan::new(PlanConfig { limit_bytes, regions, ..CONFIG }).unwrap();
         let threads = [plan.add_thread(), plan.add_thread()];
         let mut asked: Vec<HelperTask> = Vec::new();
         // More bytes than 64 bits can count.

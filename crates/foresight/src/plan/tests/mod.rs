@@ -9,7 +9,6 @@ mod work;
 use super::*;
 use crate::communication::{CommunicationKind, FRAMES, Region};
 use crate::costs::{Costs, LinearCost};
-use crate::predictor::Method;
 use crate::sharing::Sharing;
 
 const PAGE: u64 = 4096;
@@ -30,7 +29,6 @@ const COSTS: Costs = Costs {
 
 const CONFIG: PlanConfig = PlanConfig {
     window: 0,
-    method: Method::Shortest,
     costs: COSTS,
     page_bytes: PAGE,
     ..PlanConfig::DEFAULT

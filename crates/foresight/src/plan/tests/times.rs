@@ -220,10 +220,7 @@ fn the_next_region_waits_for_the_last_if_no_two_were_in_use() {
 
 #[test]
 fn a_landmark_is_waited_for() {
-    let mut one = OneThread::new(PlanConfig {
-        method: Method::Landmarks,
-        ..CONFIG
-    });
+    let mut one = OneThread::new(CONFIG);
     // A small message 300 before each use, and noise before it.
     let mut now = 1000;
     for noise in [0, 400, 90, 700, 50] {

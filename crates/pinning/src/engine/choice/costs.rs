@@ -267,59 +267,47 @@ impl RouteCosts {
 #[derive(Debug)]
 pub(super) struct MovePrices {
     /// The measured times, without and with an eviction.
-    took: [[u64; WIDTHS]; 2],
-    /// The conduit's costs.
+    took: [[RecentTime; WIDTHS]; 2],
+    /// The conduit's costs. The one with an eviction, to register and to deregister, is also the
+    /// least price: the target may answer such a move before it has deregistered, but has no time
+    /// for the next operation until then.
     said: [[u64; WIDTHS]; 2],
-    /// The number of samples of each, up to [`FIRST`].
-    samples: [[u32; WIDTHS]; 2],
-    /// The least price with an eviction: the cost of registering and deregistering. The target may
-    /// answer such a move before it has deregistered, but has no time for the next operation until
-    /// then.
-    least: [u64; WIDTHS],
 }
 
 impl MovePrices {
     pub(super) fn new(register: CostModel, both: CostModel, pages: u64) -> Self {
         let prices = |cost: CostModel| {
-            std::array::from_fn(|width| {
+            from_fn(|width| {
                 let pages = (pages << width) as f64;
                 (cost.per_op_ns + cost.per_page_ns * pages).clamp(1.0, 1e12) as u64
             })
         };
-        let said = [prices(register), prices(both)];
         Self {
-            took: said,
-            said,
-            samples: [[0; WIDTHS]; 2],
-            least: said[1],
+            took: Default::default(),
+            said: [prices(register), prices(both)],
         }
     }
 
     /// The price of a move of so many buckets, beside an operation of `beside` nanoseconds.
     pub(super) fn of(&self, count: u64, evicts: bool, beside: u64) -> u64 {
-        let width = width(count);
-        let least = if evicts { self.least[width] } else { 0 };
-        let row = usize::from(evicts);
-        // The first samples may include a wait for the peer's earlier work or for the scheduler. A
-        // move that seems dear would not be tried again soon.
-        let most = if self.samples[row][width] < FIRST {
-            self.said[row][width].saturating_mul(FIRST_MOVES)
-        } else {
-            u64::MAX
+        let (row, width) = (usize::from(evicts), width(count));
+        let (took, said) = (&self.took[row][width], self.said[row][width]);
+        let price = match took.samples() {
+            0 => said,
+            // The first samples may include a wait for the peer's earlier work or for the
+            // scheduler. A move that seems dear would not be tried again soon.
+            1..FIRST => took.mean().min(said.saturating_mul(FIRST_MOVES)),
+            _ => took.mean(),
         };
-        (self.took[row][width].min(most)).max(least.saturating_sub(beside))
+        price.max(if evicts {
+            said.saturating_sub(beside)
+        } else {
+            0
+        })
     }
 
     pub(super) fn record(&mut self, count: u64, evicts: bool, nanos: u64) {
-        let (row, width) = (usize::from(evicts), width(count));
-        let (took, samples) = (&mut self.took[row][width], &mut self.samples[row][width]);
-        *took = match *took {
-            _ if *samples == 0 => nanos,
-            before if *samples < FIRST => nanos.min(before),
-            before if nanos < before => before / 2 + nanos / 2,
-            before => before + ((nanos - before).min(before) / 4),
-        };
-        *samples = (*samples + 1).min(FIRST);
+        self.took[usize::from(evicts)][width(count)].record(nanos, FIRST);
     }
 }
 
@@ -389,9 +377,9 @@ mod tests {
         assert!(prices.of(1, false, 0) <= 2000);
         prices.record(1, false, 30_000);
         prices.record(1, false, 50_000_000);
-        assert_eq!(prices.of(1, false, 0), 30_000);
+        assert!(prices.of(1, false, 0) < 34_000);
         (0..20).for_each(|_| prices.record(1, false, 20_000));
-        assert!((10_000..=20_000).contains(&prices.of(1, false, 0)));
+        assert!((20_000..21_000).contains(&prices.of(1, false, 0)));
     }
 
     #[test]

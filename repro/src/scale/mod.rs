@@ -6,17 +6,6 @@
 //! that does one thing at a time, and a NIC, with the figures of a [`Profile`]. Each rank sends one
 //! put after the other and is attentive meanwhile. The same setup has the same outcome, to the
 //! picosecond.
-//!
-//! ```
-//! use hydrant_sim::{Profile, scale::{self, ScaleSetup, Traffic}};
-//!
-//! let profile = Profile::named("myrinet-gm")?;
-//! let mut setup = ScaleSetup::new(16, Traffic::HotSpot);
-//! setup.puts = 200;
-//! let outcome = scale::run(&profile, &setup, &mut |_| {})?;
-//! assert!(outcome.hit_share() > 0.0);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 mod latency;
 mod machine;
@@ -26,48 +15,54 @@ mod traffic;
 
 use std::time::Duration;
 
-use crate::Profile;
+use hydrant_sim::Profile;
 
-pub use traffic::Traffic;
+pub(crate) use traffic::Traffic;
+
+/// A moment in picoseconds since the start.
+type Moment = u64;
+
+/// The bytes of a page.
+const PAGE: usize = 4096;
 
 /// The setup of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScaleSetup {
+pub(crate) struct ScaleSetup {
     /// Ranks, at least two.
-    pub ranks: u32,
+    pub(crate) ranks: u32,
     /// The traffic pattern: which ranks put to which peers.
-    pub traffic: Traffic,
+    pub(crate) traffic: Traffic,
     /// Bytes of a put.
-    pub bytes: u32,
+    pub(crate) bytes: u32,
     /// Bytes of the area at each peer that a rank puts to; each put takes a random offset.
-    pub area: u64,
+    pub(crate) area: u64,
     /// Bytes of the area that a rank puts from; each put takes a random offset.
-    pub source: u64,
+    pub(crate) source: u64,
     /// Puts of each rank that are measured.
-    pub puts: u32,
+    pub(crate) puts: u32,
     /// Puts of each rank before the measured ones.
-    pub warm_up: u32,
+    pub(crate) warm_up: u32,
     /// Pause between a rank's puts; the rank answers its peers meanwhile.
-    pub pause: Duration,
+    pub(crate) pause: Duration,
     /// M: bytes that peers together may keep registered.
-    pub m: u64,
+    pub(crate) m: u64,
     /// MAXVICTIM: bytes of victims kept beside M.
-    pub maxvictim: u64,
+    pub(crate) maxvictim: u64,
     /// Bytes of a bucket.
-    pub bucket: usize,
+    pub(crate) bucket: usize,
     /// Puts of up to this many bytes piggyback on moves.
-    pub piggyback: usize,
+    pub(crate) piggyback: usize,
     /// True if a peer may borrow the share that others leave unused.
-    pub borrowing: bool,
+    pub(crate) borrowing: bool,
     /// True if victims may fill the room that peers leave unused.
-    pub adaptive_victims: bool,
+    pub(crate) adaptive_victims: bool,
     /// The seed of all random numbers.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl ScaleSetup {
     /// The founding paper's limits (§4.2), 8-byte puts, half a megabyte for each peer.
-    pub fn new(ranks: u32, traffic: Traffic) -> Self {
+    pub(crate) fn new(ranks: u32, traffic: Traffic) -> Self {
         Self {
             ranks,
             traffic,
@@ -90,49 +85,47 @@ impl ScaleSetup {
 
 /// The result: the puts after the warm-up, of all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ScaleOutcome {
+pub(crate) struct ScaleOutcome {
     /// Puts measured.
-    pub puts: u64,
+    pub(crate) puts: u64,
     /// Measured puts whose firehose was there.
-    pub hits: u64,
+    pub(crate) hits: u64,
     /// Moves sent.
-    pub moves: u64,
+    pub(crate) moves: u64,
     /// Puts that waited for a firehose or for room to register.
-    pub stalls: u64,
+    pub(crate) stalls: u64,
     /// Firehoses lent beyond the static share.
-    pub lent: u64,
+    pub(crate) lent: u64,
     /// Registrations, warm-up included.
-    pub registrations: u64,
+    pub(crate) registrations: u64,
     /// Deregistrations, warm-up included.
-    pub deregistrations: u64,
+    pub(crate) deregistrations: u64,
     /// Mean time from a put's begin to its remote completion.
-    pub mean: Duration,
+    pub(crate) mean: Duration,
     /// 99 of a hundred puts took at most this time.
-    pub p99: Duration,
+    pub(crate) p99: Duration,
     /// The longest time of a put.
-    pub longest: Duration,
+    pub(crate) longest: Duration,
     /// Maximum bytes registered, at the rank with most.
-    pub registered_peak: u64,
+    pub(crate) registered_peak: u64,
     /// Mean bytes registered at a rank, at the end.
-    pub registered_mean: u64,
+    pub(crate) registered_mean: u64,
     /// Virtual time until the last rank was done.
-    pub time: Duration,
+    pub(crate) time: Duration,
     /// Events that the loop processed.
-    pub events: u64,
+    pub(crate) events: u64,
 }
 
 impl ScaleOutcome {
     /// The share of the puts that found their firehose.
-    pub fn hit_share(&self) -> f64 {
+    pub(crate) fn hit_share(&self) -> f64 {
         self.hits as f64 / self.puts.max(1) as f64
     }
 }
 
 /// The reason why a simulation has no outcome.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ScaleError {
+pub(crate) enum ScaleError {
     /// The setup contradicts itself.
     #[error("{0}")]
     Setup(String),
@@ -173,7 +166,7 @@ pub enum ScaleError {
 ///
 /// # Errors
 /// [`ScaleError`].
-pub fn run(
+pub(crate) fn run(
     profile: &Profile,
     setup: &ScaleSetup,
     progress: &mut dyn FnMut(f64),
@@ -195,3 +188,14 @@ pub fn run(
         None => machine::ScaleMachine::new(profile, setup)?.run(progress),
     }
 }
+
+fn duration(time: Moment) -> Duration {
+    Duration::from_nanos(time / 1000)
+}
+
+fn picos(duration: Duration) -> Moment {
+    u64::try_from(duration.as_nanos().saturating_mul(1000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

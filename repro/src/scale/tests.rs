@@ -1,13 +1,10 @@
 //! The protocol at scale: invariants that hold whatever the figures are.
 
-use hydrant_sim::{
-    Profile,
-    scale::{self, ScaleError, ScaleOutcome, ScaleSetup, Traffic},
-};
+use super::*;
 
 fn outcome(setup: &ScaleSetup) -> ScaleOutcome {
     let profile = Profile::named("myrinet-gm").expect("it is shipped");
-    scale::run(&profile, setup, &mut |_| {}).expect("it runs")
+    run(&profile, setup, &mut |_| {}).expect("it runs")
 }
 
 fn small(traffic: Traffic) -> ScaleSetup {
@@ -98,7 +95,7 @@ fn impossible_setups_are_refused() {
     let refused = |change: fn(&mut ScaleSetup)| {
         let mut setup = small(Traffic::Uniform);
         change(&mut setup);
-        scale::run(&profile, &setup, &mut |_| {}).expect_err("it cannot be")
+        run(&profile, &setup, &mut |_| {}).expect_err("it cannot be")
     };
     assert!(matches!(refused(|s| s.ranks = 1), ScaleError::Setup(_)));
     assert!(matches!(refused(|s| s.bytes = 0), ScaleError::Setup(_)));

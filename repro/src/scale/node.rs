@@ -8,8 +8,8 @@ use hydrant_pinning::{
     Strategy,
 };
 
-use super::{ScaleError, ScaleSetup, latency::Latencies, traffic::random_of};
-use crate::{Profile, memory::PAGE, time::VirtualTime};
+use super::{Moment, PAGE, ScaleError, ScaleSetup, latency::Latencies, traffic::random_of};
+use hydrant_sim::Profile;
 
 /// The start of the memory that is put to; each peer has its own stretch there.
 const TARGETS: u64 = 1 << 40;
@@ -22,12 +22,12 @@ pub(super) struct Node {
     pub(super) engine: Engine,
     pub(super) hot: Arc<Hot>,
     /// The time at which the host is free.
-    pub(super) host: VirtualTime,
+    pub(super) host: Moment,
     /// The times at which the stages of the NIC and the link are free.
-    pub(super) sending: VirtualTime,
-    pub(super) outward: VirtualTime,
-    pub(super) inward: VirtualTime,
-    pub(super) receiving: VirtualTime,
+    pub(super) sending: Moment,
+    pub(super) outward: Moment,
+    pub(super) inward: Moment,
+    pub(super) receiving: Moment,
     pub(super) registered: u64,
     pub(super) registered_peak: u64,
     pub(super) keys: u64,
@@ -43,7 +43,7 @@ pub(super) struct Node {
 
 /// A rank's put in flight.
 pub(super) struct Put {
-    began: VirtualTime,
+    began: Moment,
     /// The references that the put holds, if it was a hit.
     pub(super) hit: Option<KeptHit>,
 }
@@ -103,7 +103,7 @@ impl Node {
     }
 
     /// The time of the first put, if the rank puts anything.
-    pub(super) fn start(&mut self) -> Option<VirtualTime> {
+    pub(super) fn start(&mut self) -> Option<Moment> {
         let start = self.random.word_below(STAGGER);
         (!self.peers.is_empty()).then_some(start)
     }
@@ -119,7 +119,7 @@ impl Node {
         &mut self,
         setup: &ScaleSetup,
         rank: u32,
-        now: VirtualTime,
+        now: Moment,
     ) -> Option<EngineOperation> {
         if self.begun == setup.warm_up {
             self.before = self.counts();
@@ -156,12 +156,7 @@ impl Node {
     }
 
     /// Ends the put in flight.
-    pub(super) fn end_put(
-        &mut self,
-        setup: &ScaleSetup,
-        now: VirtualTime,
-        latencies: &mut Latencies,
-    ) {
+    pub(super) fn end_put(&mut self, setup: &ScaleSetup, now: Moment, latencies: &mut Latencies) {
         if let Some(put) = self.in_flight.take()
             && self.is_measured(setup)
         {

@@ -17,5 +17,5 @@ pub use job::Trace;
 pub use rank::RankTrace;
 pub use record::{MpiCall, TraceRecord};
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests;

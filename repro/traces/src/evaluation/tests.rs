@@ -1,16 +1,14 @@
 //! The predictors on traces of real programs.
 
-mod support;
+use std::path::Path;
 
-use hydrant_foresight::evaluation::{
-    Accuracy, Errors, EvaluationSetting, TraceClock, bound, evaluate,
-};
-use hydrant_foresight::predictor::Method;
-use hydrant_foresight::trace::Trace;
-use hydrant_foresight::{Costs, LinearCost};
+use hydrant_foresight::LinearCost;
+
+use super::*;
 
 fn trace(name: &str) -> Trace {
-    support::read(&support::path(name)).unwrap()
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    crate::read(&folder.join(format!("{name}.S.4.tar.zst"))).unwrap()
 }
 
 /// Class S computes little and its buffers are short. So buffers of 1500 bytes or more count here, and registering is

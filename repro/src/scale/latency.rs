@@ -1,7 +1,7 @@
 //! A histogram of latencies in little memory. Each doubling has 64 classes, so that a percentile is
 //! right within 1.6 %.
 
-use crate::time::VirtualTime;
+use super::Moment;
 
 const FINE: u32 = 6;
 
@@ -11,11 +11,11 @@ pub(super) struct Latencies {
     counts: Vec<u64>,
     count: u64,
     sum: u128,
-    longest: VirtualTime,
+    longest: Moment,
 }
 
 impl Latencies {
-    pub(super) fn add(&mut self, time: VirtualTime) {
+    pub(super) fn add(&mut self, time: Moment) {
         let class = class(time);
         if class >= self.counts.len() {
             self.counts.resize(class + 1, 0);
@@ -26,16 +26,16 @@ impl Latencies {
         self.longest = self.longest.max(time);
     }
 
-    pub(super) fn mean(&self) -> VirtualTime {
-        (self.sum / u128::from(self.count.max(1))) as VirtualTime
+    pub(super) fn mean(&self) -> Moment {
+        (self.sum / u128::from(self.count.max(1))) as Moment
     }
 
-    pub(super) fn longest(&self) -> VirtualTime {
+    pub(super) fn longest(&self) -> Moment {
         self.longest
     }
 
     /// The time that `of_hundred` percent of the samples do not exceed.
-    pub(super) fn percentile(&self, of_hundred: u64) -> VirtualTime {
+    pub(super) fn percentile(&self, of_hundred: u64) -> Moment {
         let rank = (self.count * of_hundred).div_ceil(100);
         let mut before = 0;
         for (class, count) in self.counts.iter().enumerate() {
@@ -48,7 +48,7 @@ impl Latencies {
     }
 }
 
-fn class(time: VirtualTime) -> usize {
+fn class(time: Moment) -> usize {
     let octave = time.max(1).ilog2();
     if octave <= FINE {
         return time as usize;
@@ -58,13 +58,13 @@ fn class(time: VirtualTime) -> usize {
 }
 
 /// The longest time of a class.
-fn most(class: usize) -> VirtualTime {
+fn most(class: usize) -> Moment {
     if class < 2 << FINE {
-        return class as VirtualTime;
+        return class as Moment;
     }
     let shift = (class >> FINE) - 1;
     let part = (class & ((1 << FINE) - 1)) + (1 << FINE);
-    (((part + 1) as VirtualTime) << shift) - 1
+    (((part + 1) as Moment) << shift) - 1
 }
 
 #[cfg(test)]

@@ -7,16 +7,18 @@
 
 use std::collections::VecDeque;
 
-use super::{Forecast, Observation, Predictor, Update};
-use crate::signature::Signature;
-use crate::time::Time;
+use hydrant_foresight::{
+    Signature, Time,
+    predictor::{Forecast, Observation, Update},
+};
+
+use super::{Predictor, once_more};
 
 /// The longest possible window.
 const MAX_COMMUNICATIONS: usize = 1 << 12;
 
 /// Finds patterns in the communications whose buffers are registered.
-#[derive(Debug)]
-pub struct Periodicity {
+pub(super) struct Periodicity {
     window: usize,
     /// The last communications, newest last; their number covers a window and a shift.
     stream: VecDeque<(Signature, Time)>,
@@ -26,7 +28,7 @@ pub struct Periodicity {
 
 impl Periodicity {
     /// Makes a predictor with a window of this many communications.
-    pub fn new(window: usize) -> Self {
+    pub(super) fn new(window: usize) -> Self {
         let window = window.clamp(1, MAX_COMMUNICATIONS);
         Self {
             window,
@@ -51,7 +53,7 @@ impl Periodicity {
         let round = self.stream.range(before + 1..);
         let again = round.into_iter().find(|it| it.0 == signature)?;
         let period_ns = again.1.since(then);
-        Some(super::once_more(now, period_ns))
+        Some(once_more(now, period_ns))
     }
 }
 

@@ -14,11 +14,13 @@ mod stream;
 
 use std::collections::HashMap;
 
-use crate::communication::{Communication, Region};
-use crate::costs::{Costs, RegistrationBacklog};
-use crate::predictor::{Forecast, Method, Observation};
-use crate::signature::{DEFAULT_WINDOW, Signature, SignatureContext};
-use crate::time::Time;
+use hydrant_foresight::{
+    Communication, Costs, DEFAULT_WINDOW, Region, RegistrationBacklog, Signature, SignatureContext,
+    Time,
+    predictor::{Forecast, Observation},
+};
+
+use crate::predictor::Method;
 use crate::trace::Trace;
 
 pub use bound::{HindsightBound, bound};
@@ -143,37 +145,6 @@ impl Accuracy {
     }
 }
 
-/// The result of one predictor on one trace.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct AccuracyRow {
-    /// The predictor.
-    pub method: Method,
-    /// The number of earlier communications in a signature.
-    pub window: usize,
-    /// Its accuracy.
-    pub accuracy: Accuracy,
-}
-
-/// Evaluates all predictors, each with several windows (Figures 5 and 6). The windows are those of signatures. The
-/// periodicity predictor varies its own window instead, because its patterns contain their context.
-pub fn compare(trace: &Trace, setting: &EvaluationSetting) -> Vec<AccuracyRow> {
-    let by_signature = [
-        Method::Shortest,
-        Method::Median { of: 9 },
-        Method::Landmarks,
-    ];
-    let with_windows = |method| [0, 1, 2, 4].map(|window| (method, window));
-    let signatures = by_signature.into_iter().flat_map(with_windows);
-    let patterns = [8, 16, 32, 64, 128, 256].map(|window| (Method::Periodicity { window }, 0));
-    let all = signatures.chain(patterns);
-    all.map(|(method, window)| AccuracyRow {
-        method,
-        window,
-        accuracy: evaluate(trace, method, &EvaluationSetting { window, ..*setting }),
-    })
-    .collect()
-}
-
 /// Plays a trace to a predictor of its own for each rank.
 pub fn evaluate(trace: &Trace, method: Method, setting: &EvaluationSetting) -> Accuracy {
     let mut all = Accuracy::default();
@@ -267,3 +238,6 @@ impl Judge {
 fn is_acted_upon(forecast: &Forecast, now: Time, lead_ns: u64) -> bool {
     !forecast.awaits && now >= forecast.expected.before(lead_ns)
 }
+
+#[cfg(test)]
+mod tests;

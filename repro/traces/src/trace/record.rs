@@ -3,7 +3,7 @@
 use hydrant_base::words::only;
 
 use super::{HEADER_BYTES, RECORD_BYTES, TraceFault};
-use crate::time::Time;
+use hydrant_foresight::Time;
 
 /// The kind of a record: an MPI call, or a peer's part of one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::communication::{Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome};
-use crate::time::Time;
+use hydrant_foresight::{
+    Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome, Time,
+};
+
 use crate::trace::{RankTrace, TraceRecord};
 
 /// A clock of a trace.

@@ -1,13 +1,12 @@
 //! Traffic patterns: which ranks put to which peers.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
 use hydrant_base::Random;
 
 /// The targets of a rank's puts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Traffic {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Traffic {
     /// To eight random peers of each rank, with equal weights.
     Uniform,
     /// To the ranks before and after, as stencils do.
@@ -26,15 +25,15 @@ const GROUP: u32 = 16;
 
 impl Traffic {
     /// All patterns.
-    pub const ALL: [Traffic; 4] = [
+    pub(crate) const ALL: [Traffic; 4] = [
         Traffic::Uniform,
         Traffic::Neighbour,
         Traffic::HotSpot,
         Traffic::PowerLaw,
     ];
 
-    /// The name in settings and reports.
-    pub fn name(self) -> &'static str {
+    /// The name in reports.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Traffic::Uniform => "uniform",
             Traffic::Neighbour => "neighbour",
@@ -86,19 +85,6 @@ impl Traffic {
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-impl FromStr for Traffic {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        (Traffic::ALL.into_iter())
-            .find(|traffic| traffic.name() == name)
-            .ok_or_else(|| {
-                let known = Traffic::ALL.map(Traffic::name).join(", ");
-                format!("there is no traffic {name:?}; there are {known}")
-            })
     }
 }
 

@@ -13,11 +13,11 @@ use hydrant_pinning::{
     RegisteredExtent, Run,
 };
 
-use super::{ScaleError, ScaleOutcome, ScaleSetup, latency::Latencies, node::Node, slab::Slab};
-use crate::{
-    Profile,
-    memory::PAGE,
-    time::{VirtualTime, duration, picos},
+use hydrant_sim::Profile;
+
+use super::{
+    Moment, PAGE, ScaleError, ScaleOutcome, ScaleSetup, duration, latency::Latencies, node::Node,
+    picos, slab::Slab,
 };
 
 /// Events between two reports of progress.
@@ -32,7 +32,7 @@ pub(super) struct ScaleMachine<'a> {
     transfers: Slab<ScaleTransfer>,
     /// Registrations and deregistrations in progress on hosts.
     chores: Slab<Chore>,
-    now: VirtualTime,
+    now: Moment,
     sequence: u64,
     latencies: Latencies,
     /// Measured puts.
@@ -44,7 +44,7 @@ pub(super) struct ScaleMachine<'a> {
 }
 
 struct ScaleEvent {
-    at: VirtualTime,
+    at: Moment,
     sequence: u64,
     kind: EventKind,
 }
@@ -76,7 +76,7 @@ struct ScaleTransfer {
     to: u32,
     bytes: usize,
     /// The time at which its last packet has left the sender's NIC.
-    sent: VirtualTime,
+    sent: Moment,
     payload: ScalePayload,
 }
 
@@ -382,14 +382,14 @@ impl<'a> ScaleMachine<'a> {
     }
 
     /// The time that a NIC takes for `bytes`, packet by packet.
-    fn step(&self, bytes: usize, data: bool) -> VirtualTime {
+    fn step(&self, bytes: usize, data: bool) -> Moment {
         let nic = self.profile.nic();
         let packets = bytes.div_ceil(nic.mtu as usize).max(1);
         let pages = if data { bytes.div_ceil(PAGE) } else { 0 };
         nic.packet.times(packets) + nic.bandwidth.of(bytes) + nic.translate.times(pages)
     }
 
-    fn at(&mut self, at: VirtualTime, kind: EventKind) {
+    fn at(&mut self, at: Moment, kind: EventKind) {
         self.sequence += 1;
         self.events.push(Reverse(ScaleEvent {
             at,

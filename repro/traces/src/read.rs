@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hydrant_foresight::trace::{self, RankTrace, Trace};
+use crate::trace::{self, RankTrace, Trace};
 
 /// The reason why a trace was not read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
+pub enum ReadError {
     /// It cannot be opened, or unpacked.
     #[error("{path}: {why}", path = .path.display())]
     File {
@@ -28,7 +28,7 @@ pub(crate) enum ReadError {
 }
 
 /// Reads a trace: a folder of `.pmt` files, or an archive of them, `.tar` or `.tar.zst`.
-pub(crate) fn read(path: &Path) -> Result<Trace, ReadError> {
+pub fn read(path: &Path) -> Result<Trace, ReadError> {
     let wrong = |why: io::Error| failed(path, &why);
     let meta = fs::metadata(path).map_err(wrong)?;
     let files = if meta.is_dir() {
@@ -76,7 +76,7 @@ fn of_archive(path: &Path) -> Result<Vec<RankTrace>, ReadError> {
 }
 
 /// Reads a trace from an archive, `.tar.zst`, with the name `name`.
-pub(crate) fn unpack(name: &str, packed: &[u8]) -> Result<Trace, ReadError> {
+pub fn unpack(name: &str, packed: &[u8]) -> Result<Trace, ReadError> {
     Ok(Trace::new(of_packed(Path::new(name), packed)?)?)
 }
 

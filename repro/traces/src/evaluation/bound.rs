@@ -5,10 +5,9 @@ use std::hash::Hash;
 
 use hydrant_base::mix;
 
+use hydrant_foresight::{RegistrationBacklog, Signature, SignatureContext, Time};
+
 use super::{BOUNDS, Errors, EvaluationSetting, communications};
-use crate::costs::RegistrationBacklog;
-use crate::signature::{Signature, SignatureContext};
-use crate::time::Time;
 use crate::trace::Trace;
 
 /// Counts the uses that one constant could have predicted for uses in the same circumstances. The constant is the
