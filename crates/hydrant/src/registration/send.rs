@@ -78,7 +78,7 @@ impl Registration {
                 return Sent::Yes;
             }
         };
-        let message = hydrant_conduit::EngineMessage {
+        let message = hydrant_conduit::Message {
             kind,
             tag,
             args: key.as_slice(),

@@ -37,7 +37,7 @@ impl EngineWorld {
                 if self.ranks[rank].revoking.is_empty() {
                     let own = &mut self.ranks[rank];
                     let (addr, len) = (own.memory.base(), own.memory.len());
-                    self.book.mapped(rank, addr, len);
+                    self.book.note_mapped(rank, addr, len);
                     own.memory.restore(addr, len, |run| own.nic.touches(run));
                 }
             }

@@ -96,7 +96,7 @@ impl EngineWorld {
                         Then::Lend => {
                             own.memory.anew(it.addr, it.len);
                             own.memory.lend(it.addr, it.len, true);
-                            self.book.mapped(rank, it.addr, it.len);
+                            self.book.note_mapped(rank, it.addr, it.len);
                         }
                         Then::Unmap => own.memory.unmap(it.addr, it.len),
                         Then::Stay => {}

@@ -2,10 +2,10 @@
 
 #![allow(unsafe_code)] // memory is named by its address
 
-use hydrant::Runs;
+use hydrant::{Factor, Runs};
 
 use super::{
-    super::{Factor, Handle, PutOrGet},
+    super::{Handle, PutOrGet},
     strides::{Sides, Strides},
 };
 use crate::{

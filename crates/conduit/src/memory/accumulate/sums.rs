@@ -5,7 +5,7 @@ use std::arch::asm;
 
 use super::{
     super::{copy::Each, vectors::Vectors},
-    Factor, Number, add_one_by_one, rest,
+    Factor, Number, add_one_by_one, add_rest,
 };
 
 /// Bytes of a vector.
