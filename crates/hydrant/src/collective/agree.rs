@@ -18,7 +18,11 @@
 //! an agreement that did not end for want of a lost member, or whose data this member abandoned, this
 //! member sends nothing more ([`Team::check_last_agreed`]).
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::{
+    pin::Pin,
+    sync::atomic::Ordering::{Acquire, Relaxed, Release},
+    task::{Context, Poll, ready},
+};
 
 use hydrant_conduit::{Line, Window};
 
@@ -29,7 +33,7 @@ use super::{
     stores::FlagStore,
     team::awaited::Awaited,
     team::peer::{RoundTarget, is_mapped},
-    team::{QUEUED, Team, outside, poll_once},
+    team::{QUEUED, Team, outside},
 };
 use crate::{
     Error, Rank, Result,
@@ -142,33 +146,73 @@ impl HeaderComparison {
     }
 }
 
-/// An agreement in flight: the steps that blocking and queued collectives share.
-pub(super) struct Agreement<'a> {
-    sequence: u64,
+/// A future: an agreement in flight. It is made where it is polled, because a short call would take longer
+/// by an eighth if it were moved.
+pub(super) struct Agreement<'t, 'd, R> {
+    pub(super) team: &'t Team,
+    pub(super) sequence: u64,
     comparison: HeaderComparison,
-    piggyback: PiggybackData<'a>,
+    pub(super) piggyback: PiggybackData<'d>,
     /// The first round whose message is still to be sent.
     next_to_send: usize,
+    /// The first round whose message has not been taken.
+    round: usize,
+    /// The members that are still needed, once one was lost.
+    needed: Option<Vec<Rank>>,
+    /// The outcome of checking this member's own arguments.
+    checked: Option<Result<R>>,
 }
 
-impl<'a> Agreement<'a> {
+impl<'t, 'd, R> Agreement<'t, 'd, R> {
+    /// Agreement `sequence` of the team, on the call of `header`. `checked` is the outcome of checking this
+    /// member's own arguments.
     #[inline]
     pub(super) fn new(
+        team: &'t Team,
         sequence: u64,
-        comparison: HeaderComparison,
-        piggyback: PiggybackData<'a>,
+        header: CallHeader,
+        checked: Result<R>,
+        piggyback: PiggybackData<'d>,
     ) -> Self {
-        Self {
+        let mut agreement = Self {
+            team,
             sequence,
-            comparison,
+            comparison: HeaderComparison::new(header),
             piggyback,
             next_to_send: 0,
+            round: 0,
+            needed: None,
+            checked: Some(checked),
+        };
+        if let Some(Err(_)) = agreement.checked {
+            // Taking part keeps the members in step.
+            agreement.comparison = HeaderComparison::new(header.refused());
+            agreement.piggyback = PiggybackData::Nothing;
         }
+        agreement
     }
 
     /// Notes that [`Team::send_first_messages`] has sent the first messages.
-    pub(super) fn skip_first_messages(&mut self, team: &Team) {
-        self.next_to_send = team.messages_sent_at_start();
+    pub(super) fn skip_first_messages(&mut self) {
+        self.next_to_send = self.team.messages_sent_at_start();
+    }
+
+    /// Runs the rounds. A blocking collective waits inside.
+    ///
+    /// # Errors
+    /// [`Error::CollectiveMismatch`], [`Error::PeerLost`], [`Error::PeerEnded`].
+    #[inline]
+    fn poll_rounds(&mut self) -> Poll<Result<()>> {
+        let team = self.team;
+        team.check_last_agreed(self.sequence)?;
+        while self.round < team.rounds.len() {
+            if !self.send(team, self.round)? {
+                ready!(self.poll_line())?;
+            }
+            self.take_message(team, self.round)?;
+            self.round += 1;
+        }
+        Poll::Ready(self.end(team))
     }
 
     /// Sends the messages up to that of round `number`. Returns whether the message of that round has
@@ -191,6 +235,59 @@ impl<'a> Agreement<'a> {
         }
         let line = &team.rounds[number].hear[(self.sequence & 1) as usize];
         Ok(line[0].load(Acquire) == self.sequence)
+    }
+
+    /// Waits for the line of this round.
+    #[inline]
+    fn poll_line(&mut self) -> Poll<Result<()>> {
+        let (team, sequence, number) = (self.team, self.sequence, self.round);
+        if team.state() == QUEUED {
+            return self.poll_survivors(None);
+        }
+        let line = &team.rounds[number].hear[(sequence & 1) as usize];
+        let missing_member = || team.missing_member(sequence, number);
+        let on = On::RanksOr(&team.members, &missing_member);
+        match (team.progress).wait(on, For::Flag, || line[0].load(Acquire) == sequence) {
+            Err(Error::PeerLost(lost)) => self.poll_survivors(Some(lost)),
+            other => Poll::Ready(other),
+        }
+    }
+
+    /// As [`poll_line`](Self::poll_line), in the background, or after a member was lost.
+    ///
+    /// After that the wait goes on if the member had agreed. Then it has sent all its messages, and its
+    /// scratch with piggybacked data stays mapped. Any other member that ended leaves a gap, for this member
+    /// or for one that waits for it.
+    #[cold]
+    fn poll_survivors(&mut self, mut lost: Option<Rank>) -> Poll<Result<()>> {
+        let (team, sequence, number) = (self.team, self.sequence, self.round);
+        let arrived = Awaited::Word(team.layout.line((sequence & 1) as usize, number), sequence);
+        let missing_member = || team.missing_member(sequence, number);
+        loop {
+            if let Some(lost) = lost {
+                // Messages that were sent before the end still count.
+                team.progress.drain();
+                if team.has(arrived) {
+                    return Poll::Ready(Ok(()));
+                }
+                let had_agreed = (team.members.iter().position(|rank| *rank == lost))
+                    .and_then(|member| team.agreed(member))
+                    .is_some_and(|agreed| agreed >= sequence);
+                if !had_agreed {
+                    return Poll::Ready(Err(Error::PeerLost(lost)));
+                }
+                (self.needed.get_or_insert_with(|| team.members.clone()))
+                    .retain(|rank| *rank != lost);
+            }
+            let on = match &self.needed {
+                None => On::RanksOr(&team.members, &missing_member),
+                Some(needed) => On::Ranks(needed),
+            };
+            match ready!(team.poll_until(on, arrived)) {
+                Err(Error::PeerLost(rank)) => lost = Some(rank),
+                other => return Poll::Ready(other),
+            }
+        }
     }
 
     /// Takes the message of round `number`, which has arrived.
@@ -216,60 +313,35 @@ impl<'a> Agreement<'a> {
     }
 }
 
+impl<R> Unpin for Agreement<'_, '_, R> {}
+
+impl<R> Future for Agreement<'_, '_, R> {
+    type Output = Result<R>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(self.poll_rounds());
+        let checked = self.checked.take().expect("it is polled until its end");
+        // A member's own error says more than the mismatch that follows from it.
+        let checked = checked?;
+        Poll::Ready(outcome.map(|()| checked))
+    }
+}
+
 impl Team {
     /// Agrees with the other members on a collective and exchanges its piggybacked data. `checked` is the
-    /// outcome of checking this member's own arguments; it is returned if all agree. Serves blocking and
-    /// queued collectives.
+    /// outcome of checking this member's own arguments; it is returned if all agree.
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`] on every member if headers differ; [`Error::PeerLost`].
-    pub(super) async fn agree<R>(
-        &self,
+    #[inline]
+    pub(super) fn agree<'t, 'd, R>(
+        &'t self,
         header: CallHeader,
         checked: Result<R>,
-        piggyback: PiggybackData<'_>,
-    ) -> Result<R> {
-        if self.state() != QUEUED {
-            return self.agree_blocking(header, checked, piggyback);
-        }
-        let mut agreement = self.new_agreement(header, &checked, piggyback);
-        let outcome = self.run_rounds_queued(&mut agreement).await;
-        // A member's own error says more than the mismatch that follows from it.
-        let checked = checked?;
-        outcome.map(|()| checked)
-    }
-
-    /// As [`agree`](Self::agree), for a blocking collective only: no future is made.
-    #[inline]
-    pub(super) fn agree_blocking<R>(
-        &self,
-        header: CallHeader,
-        checked: Result<R>,
-        piggyback: PiggybackData<'_>,
-    ) -> Result<R> {
-        let mut agreement = self.new_agreement(header, &checked, piggyback);
-        let outcome = self.run_rounds_blocking(&mut agreement);
-        let checked = checked?;
-        outcome.map(|()| checked)
-    }
-
-    #[inline]
-    fn new_agreement<'a, R>(
-        &self,
-        header: CallHeader,
-        checked: &Result<R>,
-        piggyback: PiggybackData<'a>,
-    ) -> Agreement<'a> {
-        let (header, piggyback) = match checked {
-            Ok(_) => (header, piggyback),
-            // Taking part keeps the members in step.
-            Err(_) => (header.refused(), PiggybackData::Nothing),
-        };
-        Agreement::new(
-            self.begin_agreement(),
-            HeaderComparison::new(header),
-            piggyback,
-        )
+        piggyback: PiggybackData<'d>,
+    ) -> Agreement<'t, 'd, R> {
+        Agreement::new(self, self.begin_agreement(), header, checked, piggyback)
     }
 
     /// Counts a new agreement and returns its number.
@@ -279,31 +351,6 @@ impl Team {
         let sequence = self.sequence.load(Relaxed) + 1;
         self.sequence.store(sequence, Relaxed);
         sequence
-    }
-
-    /// Runs the rounds of an agreement while the caller waits.
-    #[inline]
-    pub(super) fn run_rounds_blocking(&self, agreement: &mut Agreement<'_>) -> Result<()> {
-        self.check_last_agreed(agreement.sequence)?;
-        for number in 0..self.rounds.len() {
-            if !agreement.send(self, number)? {
-                self.wait_for_line_blocking(agreement.sequence, number)?;
-            }
-            agreement.take_message(self, number)?;
-        }
-        agreement.end(self)
-    }
-
-    /// As [`run_rounds_blocking`](Self::run_rounds_blocking), for a queued collective.
-    pub(super) async fn run_rounds_queued(&self, agreement: &mut Agreement<'_>) -> Result<()> {
-        self.check_last_agreed(agreement.sequence)?;
-        for number in 0..self.rounds.len() {
-            if !agreement.send(self, number)? {
-                self.until_line_queued(agreement.sequence, number).await?;
-            }
-            agreement.take_message(self, number)?;
-        }
-        agreement.end(self)
     }
 
     /// Checks that this member may send in agreement `sequence`: the previous agreement ended here, and the
@@ -334,35 +381,6 @@ impl Team {
             .unwrap_or_else(|| Error::other("an earlier collective of the team did not end"))
     }
 
-    /// Waits for the line of round `number` in agreement `sequence`.
-    #[inline]
-    fn wait_for_line_blocking(&self, sequence: u64, number: usize) -> Result<()> {
-        let line = &self.rounds[number].hear[(sequence & 1) as usize];
-        let arrived = || line[0].load(Acquire) == sequence;
-        let missing_member = || self.missing_member(sequence, number);
-        match (self.progress).wait(
-            On::RanksOr(&self.members, &missing_member),
-            For::Flag,
-            arrived,
-        ) {
-            Err(Error::PeerLost(rank)) => {
-                poll_once(self.until_survivors_send(rank, sequence, number))
-            }
-            other => other,
-        }
-    }
-
-    /// As [`wait_for_line_blocking`](Self::wait_for_line_blocking), for a queued collective.
-    async fn until_line_queued(&self, sequence: u64, number: usize) -> Result<()> {
-        let arrived = self.line_of(sequence, number);
-        let missing_member = || self.missing_member(sequence, number);
-        let on = On::RanksOr(&self.members, &missing_member);
-        match self.until_with(on, arrived).await {
-            Err(Error::PeerLost(rank)) => self.until_survivors_send(rank, sequence, number).await,
-            other => other,
-        }
-    }
-
     /// Returns why the line of round `number` never arrives, if that is so. The program of a member has
     /// ended without taking part in the agreement. Otherwise its line would be here, or mapped memory would
     /// show that it has agreed. The end of the job is itself an agreement of the team of all ranks, and
@@ -387,43 +405,6 @@ impl Team {
             rank: self.members[missing_member],
             why: "it takes part in no collective of the team any more",
         })
-    }
-
-    fn line_of(&self, sequence: u64, number: usize) -> Awaited {
-        let parity = (sequence & 1) as usize;
-        Awaited::Word(self.layout.line(parity, number), sequence)
-    }
-
-    /// Continues to wait for a line after `lost` was lost.
-    ///
-    /// A member that agreed before its end has sent all its messages, and its scratch with piggybacked data
-    /// stays mapped. Any other member that ended leaves a gap, for this member or for one that waits for
-    /// it.
-    async fn until_survivors_send(
-        &self,
-        mut lost: Rank,
-        sequence: u64,
-        number: usize,
-    ) -> Result<()> {
-        let arrived = self.line_of(sequence, number);
-        let mut needed = self.members.clone();
-        loop {
-            self.progress.drain();
-            if self.has(arrived) {
-                return Ok(());
-            }
-            let agreed = (self.members.iter().position(|rank| *rank == lost))
-                .and_then(|member| self.agreed(member))
-                .is_some_and(|agreed| agreed >= sequence);
-            if !agreed {
-                return Err(Error::PeerLost(lost));
-            }
-            needed.retain(|rank| *rank != lost);
-            match self.until(&needed, arrived).await {
-                Err(Error::PeerLost(rank)) => lost = rank,
-                other => return other,
-            }
-        }
     }
 
     /// The number of messages that depend on no message of another member.

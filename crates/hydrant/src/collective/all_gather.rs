@@ -10,7 +10,7 @@ use super::{
     header::{CallHeader, CollectiveKind},
     piggyback::{PiggybackData, Wanted},
     shift::shift,
-    team::{IDLE, QUEUED, Team, poll_once},
+    team::{IDLE, Team, poll_once},
 };
 use crate::{Error, Pod, Result};
 
@@ -21,12 +21,9 @@ impl Team {
     /// # Errors
     /// [`Error::CollectiveMismatch`], and as for every collective of a [`Team`].
     pub fn all_gather<T: Pod>(&self, mine: &[T]) -> Result<Vec<T>> {
-        let _turn = self.enter("all_gather", IDLE)?;
-        if !self.fits_piggyback(bytes(mine).len()) {
-            return poll_once(self.all_gather_async(mine));
-        }
-        let header = CallHeader::new(CollectiveKind::AllGather).of::<T>(mine.len());
-        self.all_gather_short_blocking(header, Ok(()), mine)
+        let (mut all, checked) = self.room_for_blocks(Ok(()), mine);
+        self.all_gather_blocking("all_gather", || checked, mine, &mut all)?;
+        Ok(all)
     }
 
     pub(super) async fn all_gather_async<T: Pod>(&self, mine: &[T]) -> Result<Vec<T>> {
@@ -40,22 +37,42 @@ impl Team {
     /// # Errors
     /// As there; and [`Error::LengthMismatch`] if the buffer is longer or shorter.
     pub fn all_gather_into<T: Pod>(&self, mine: &[T], into: &mut [T]) -> Result<()> {
-        let _turn = self.enter("all_gather_into", IDLE)?;
-        let each = bytes(mine).len();
-        if !self.fits_piggyback(each) {
-            return poll_once(self.all_gather_long_into(mine, into));
-        }
+        let room = into.len();
+        let check = || sized::<T>().and_then(|()| self.room_for_all(mine.len(), room));
+        self.all_gather_blocking("all_gather_into", check, mine, into)
+    }
+
+    fn all_gather_blocking<T: Pod>(
+        &self,
+        what: &'static str,
+        check: impl FnOnce() -> Result<()>,
+        mine: &[T],
+        into: &mut [T],
+    ) -> Result<()> {
+        let _turn = self.enter(what, IDLE)?;
         let header = CallHeader::new(CollectiveKind::AllGather).of::<T>(mine.len());
-        let checked = sized::<T>().and_then(|()| self.room_for_all(mine.len(), into.len()));
-        let blocks = self.piggyback_blocks_blocking(header, checked, bytes(mine), Wanted::ByAll)?;
+        if !self.fits_piggyback(bytes(mine).len()) {
+            return poll_once(|| self.all_gather_checked(header, check(), mine, into));
+        }
+        let wanted = Wanted::ByAll;
+        let blocks = poll_once(|| self.piggyback_blocks(header, check(), bytes(mine), wanted))?;
         blocks.copy_blocks(Some(bytes(mine)), bytes_mut(into))
     }
 
-    /// As [`all_gather_into`](Self::all_gather_into), for elements that are not piggybacked.
-    async fn all_gather_long_into<T: Pod>(&self, mine: &[T], into: &mut [T]) -> Result<()> {
-        let header = CallHeader::new(CollectiveKind::AllGather).of::<T>(mine.len());
-        let checked = sized::<T>().and_then(|()| self.room_for_all(mine.len(), into.len()));
+    /// Agrees, and brings every member's block to all, into a buffer that has room for them if `checked` is
+    /// well.
+    async fn all_gather_checked<T: Pod>(
+        &self,
+        header: CallHeader,
+        checked: Result<()>,
+        mine: &[T],
+        into: &mut [T],
+    ) -> Result<()> {
         let each = bytes(mine).len();
+        if self.fits_piggyback(each) {
+            let blocks = self.piggyback_blocks(header, checked, bytes(mine), Wanted::ByAll);
+            return (blocks.await?).copy_blocks(Some(bytes(mine)), bytes_mut(into));
+        }
         if let Some(board) = &self.board {
             let at = self.next(DataPhase::Only);
             let mut streams = match &checked {
@@ -79,7 +96,9 @@ impl Team {
     /// # Errors
     /// As there; and [`Error::LengthMismatch`] if the elements are not equally many for each member.
     pub fn all_gather_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
-        self.run_blocking("all_gather_in_place", self.all_gather_in_place_async(data))
+        self.run_blocking("all_gather_in_place", || {
+            self.all_gather_in_place_async(data)
+        })
     }
 
     pub(super) async fn all_gather_in_place_async<T: Pod>(&self, data: &mut [T]) -> Result<()> {
@@ -116,10 +135,9 @@ impl Team {
         into: &mut [T],
         blocks: Blocks<'_>,
     ) -> Result<()> {
-        self.run_blocking(
-            "all_gather_v_into",
-            self.all_gather_v_into_async(mine, into, blocks),
-        )
+        self.run_blocking("all_gather_v_into", || {
+            self.all_gather_v_into_async(mine, into, blocks)
+        })
     }
 
     /// As [`all_gather_v_into`](Self::all_gather_v_into), in the buffer that gets the blocks of every
@@ -128,10 +146,9 @@ impl Team {
     /// # Errors
     /// As there; a member's own block has as many elements as it gives.
     pub fn all_gather_v_in_place<T: Pod>(&self, data: &mut [T], blocks: Blocks<'_>) -> Result<()> {
-        self.run_blocking(
-            "all_gather_v_in_place",
-            self.all_gather_v_in_place_async(data, blocks),
-        )
+        self.run_blocking("all_gather_v_in_place", || {
+            self.all_gather_v_in_place_async(data, blocks)
+        })
     }
 
     pub(super) async fn all_gather_v_into_async<T: Pod>(
@@ -198,35 +215,9 @@ impl Team {
         checked: Result<()>,
         mine: &[T],
     ) -> Result<Vec<T>> {
-        let each = bytes(mine).len();
-        if self.fits_piggyback(each) && self.state() != QUEUED {
-            return self.all_gather_short_blocking(header, checked, mine);
-        }
         let (mut all, checked) = self.room_for_blocks(checked, mine);
-        if self.fits_piggyback(each) {
-            let blocks =
-                (self.piggyback_blocks(header, checked, bytes(mine), Wanted::ByAll)).await?;
-            blocks.copy_blocks(Some(bytes(mine)), bytes_mut(&mut all))?;
-            return Ok(all);
-        }
-        self.agree(header, checked, PiggybackData::Nothing).await?;
-        all[self.me * mine.len()..][..mine.len()].copy_from_slice(mine);
-        self.all_gather_long(bytes_mut(&mut all), each).await?;
-        Ok(all)
-    }
-
-    /// As [`agree_and_all_gather`](Self::agree_and_all_gather), for blocks that fit on the agreement, in a
-    /// blocking call.
-    #[inline]
-    pub(super) fn all_gather_short_blocking<T: Pod>(
-        &self,
-        header: CallHeader,
-        checked: Result<()>,
-        mine: &[T],
-    ) -> Result<Vec<T>> {
-        let (mut all, checked) = self.room_for_blocks(checked, mine);
-        let blocks = self.piggyback_blocks_blocking(header, checked, bytes(mine), Wanted::ByAll)?;
-        blocks.copy_blocks(Some(bytes(mine)), bytes_mut(&mut all))?;
+        self.all_gather_checked(header, checked, mine, &mut all)
+            .await?;
         Ok(all)
     }
 

@@ -19,7 +19,7 @@ impl Team {
     /// [`Error::CollectiveMismatch`]; [`Error::LengthMismatch`] if the elements are not equally many for
     /// each member; and as for every collective of a [`Team`].
     pub fn all_to_all<T: Pod>(&self, parts: &[T]) -> Result<Vec<T>> {
-        self.run_blocking("all_to_all", async {
+        self.run_blocking("all_to_all", || async {
             let header = CallHeader::new(CollectiveKind::AllToAll).of::<T>(parts.len());
             let checked = self.one_part_each(parts.len());
             self.transpose(header, checked, parts).await
@@ -32,22 +32,19 @@ impl Team {
     /// # Errors
     /// As there; and [`Error::LengthMismatch`] if the buffer is not as long.
     pub fn all_to_all_into<T: Pod>(&self, parts: &[T], into: &mut [T]) -> Result<()> {
-        let header = CallHeader::new(CollectiveKind::AllToAll).of::<T>(parts.len());
-        let checked = (self.one_part_each(parts.len())).and_then(|()| {
-            same_length(
-                "elements to receive against to send",
-                into.len(),
-                parts.len(),
-            )
-        });
+        let room = into.len();
+        let check = || {
+            sized::<T>()?;
+            self.one_part_each(parts.len())?;
+            same_length("elements to receive against to send", room, parts.len())
+        };
         let _turn = self.enter("all_to_all_into", IDLE)?;
+        let header = CallHeader::new(CollectiveKind::AllToAll).of::<T>(parts.len());
         if !self.parts_fit_piggyback(bytes(parts).len()) {
-            return poll_once(self.transpose_into(header, checked, parts, into));
+            return poll_once(|| self.transpose_into(header, check(), parts, into));
         }
-        let checked = checked.and_then(|()| sized::<T>());
-        let blocks = self.piggyback_parts_blocking(header, checked, bytes(parts))?;
-        let own = self.own_part(parts);
-        blocks.copy_blocks(Some(bytes(own)), bytes_mut(into))
+        let blocks = poll_once(|| self.piggyback_parts(header, check(), bytes(parts)))?;
+        blocks.copy_blocks(Some(bytes(self.own_part(parts))), bytes_mut(into))
     }
 
     /// As [`all_to_all`](Self::all_to_all), with the result in the place of what was given. Other
@@ -56,7 +53,9 @@ impl Team {
     /// # Errors
     /// As there; and [`Error::OutOfMemory`].
     pub fn all_to_all_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
-        self.run_blocking("all_to_all_in_place", self.all_to_all_in_place_async(data))
+        self.run_blocking("all_to_all_in_place", || {
+            self.all_to_all_in_place_async(data)
+        })
     }
 
     pub(super) async fn all_to_all_in_place_async<T: Pod>(&self, data: &mut [T]) -> Result<()> {
@@ -84,7 +83,7 @@ impl Team {
     /// one part for each member; [`Error::OutOfMemory`]; and as for every collective of a
     /// [`Team`].
     pub fn all_to_all_v<T: Pod>(&self, parts: &[Vec<T>]) -> Result<Vec<Vec<T>>> {
-        self.run_blocking("all_to_all_v", self.all_to_all_v_async(parts))
+        self.run_blocking("all_to_all_v", || self.all_to_all_v_async(parts))
     }
 
     pub(super) async fn all_to_all_v_async<T: Pod>(&self, parts: &[Vec<T>]) -> Result<Vec<Vec<T>>> {
@@ -146,8 +145,9 @@ impl Team {
         into: &mut [T],
         into_blocks: Blocks<'_>,
     ) -> Result<()> {
-        let swapped = self.all_to_all_v_into_async(from, from_blocks, into, into_blocks);
-        self.run_blocking("all_to_all_v_into", swapped)
+        self.run_blocking("all_to_all_v_into", || {
+            self.all_to_all_v_into_async(from, from_blocks, into, into_blocks)
+        })
     }
 
     pub(super) async fn all_to_all_v_into_async<T: Pod>(
@@ -191,6 +191,7 @@ impl Team {
     ///
     /// # Errors
     /// [`Error::LengthMismatch`].
+    #[inline]
     pub(super) fn one_part_each(&self, len: usize) -> Result<()> {
         let size = self.members.len();
         if len.is_multiple_of(size) {

@@ -6,7 +6,7 @@ use super::{
     agree::{Agreement, HeaderComparison},
     header::{CallHeader, CollectiveKind},
     piggyback::PiggybackData,
-    team::{IDLE, NOTIFIED, NOTIFIED_BY_NAME, Team, TeamTurn},
+    team::{IDLE, NOTIFIED, NOTIFIED_BY_NAME, Team, TeamTurn, poll_once},
 };
 use crate::{Error, Result};
 
@@ -19,7 +19,7 @@ impl Team {
     /// [`Error::CollectiveMismatch`], [`Error::OutOfTurn`], [`Error::InHandler`], [`Error::PeerLost`].
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        self.barrier_blocking("barrier", None)
+        self.run_blocking("barrier", || self.barrier_async(None))
     }
 
     /// As [`barrier`](Self::barrier), and checks that every member gave the same name. A barrier without a
@@ -29,7 +29,7 @@ impl Team {
     /// As there.
     #[inline]
     pub fn barrier_named(&self, name: u64) -> Result<()> {
-        self.barrier_blocking("barrier_named", Some(name))
+        self.run_blocking("barrier_named", || self.barrier_async(Some(name)))
     }
 
     /// Begins the end of the job at this rank. The rank does nothing else with the team until the returned
@@ -46,21 +46,9 @@ impl Team {
     }
 
     #[inline]
-    fn barrier_blocking(&self, what: &'static str, name: Option<u64>) -> Result<()> {
-        let _turn = self.enter(what, IDLE)?;
-        self.run_rounds_blocking(&mut self.barrier_agreement(name))
-    }
-
-    /// A barrier as part of a queued collective.
-    pub(super) async fn barrier_async(&self, name: Option<u64>) -> Result<()> {
-        self.run_rounds_queued(&mut self.barrier_agreement(name))
-            .await
-    }
-
-    #[inline]
-    fn barrier_agreement(&self, name: Option<u64>) -> Agreement<'static> {
-        let comparison = HeaderComparison::new(CallHeader::barrier(name, self.progress.rank));
-        Agreement::new(self.begin_agreement(), comparison, PiggybackData::Nothing)
+    pub(super) fn barrier_async(&self, name: Option<u64>) -> Agreement<'_, 'static, ()> {
+        let header = CallHeader::barrier(name, self.progress.rank);
+        self.agree(header, Ok(()), PiggybackData::Nothing)
     }
 
     /// Notifies the other members that this one has reached a barrier, and returns. [`wait`](Self::wait)
@@ -97,11 +85,16 @@ impl Team {
         let _turn = self.enter("wait", state)?;
         let notified = (state == NOTIFIED_BY_NAME).then(|| self.notified.load(Relaxed));
         let own = self.progress.rank;
-        let comparison = HeaderComparison::new(CallHeader::barrier(notified, own));
-        let sequence = self.sequence.load(Relaxed);
-        let mut agreement = Agreement::new(sequence, comparison, PiggybackData::Nothing);
-        agreement.skip_first_messages(self);
-        self.run_rounds_blocking(&mut agreement)?;
+        poll_once(|| {
+            let (sequence, header) = (
+                self.sequence.load(Relaxed),
+                CallHeader::barrier(notified, own),
+            );
+            let mut agreement =
+                Agreement::new(self, sequence, header, Ok(()), PiggybackData::Nothing);
+            agreement.skip_first_messages();
+            agreement
+        })?;
         match (notified, name) {
             (Some(notified), Some(name)) if notified != name => Err(Error::CollectiveMismatch {
                 operation: "barrier",
@@ -127,9 +120,7 @@ impl AtEnd<'_> {
     /// # Errors
     /// [`Error::CollectiveMismatch`], [`Error::PeerLost`].
     pub(crate) fn meet(&self) -> Result<()> {
-        let header = CallHeader::new(CollectiveKind::End);
-        self.team
-            .agree_blocking(header, Ok(()), PiggybackData::Nothing)
+        self.agree(CallHeader::new(CollectiveKind::End))
     }
 
     /// As [`meet`](Self::meet), and returns whether `so` is true at every rank.
@@ -138,14 +129,15 @@ impl AtEnd<'_> {
     /// [`Error::PeerLost`].
     pub(crate) fn is_so_everywhere(&self, so: bool) -> Result<bool> {
         let header = CallHeader::new(CollectiveKind::End).of::<u8>(usize::from(so));
-        match self
-            .team
-            .agree_blocking(header, Ok(()), PiggybackData::Nothing)
-        {
+        match self.agree(header) {
             Ok(()) => Ok(so),
             // All ranks are here, and their headers differ in this alone.
             Err(Error::CollectiveMismatch { .. }) => Ok(false),
             Err(cause) => Err(cause),
         }
+    }
+
+    fn agree(&self, header: CallHeader) -> Result<()> {
+        poll_once(|| self.team.agree(header, Ok(()), PiggybackData::Nothing))
     }
 }

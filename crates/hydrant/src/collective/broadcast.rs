@@ -1,8 +1,9 @@
 //! Broadcast.
 
 use super::{
+    agree::Agreement,
     board::DataPhase,
-    elements::{bytes_mut, sized},
+    elements::{bytes, bytes_mut, sized},
     header::{CallHeader, CollectiveKind},
     layout::SMALL,
     piggyback::{PiggybackData, Wanted},
@@ -22,32 +23,29 @@ impl Team {
     /// collective of a [`Team`].
     pub fn broadcast<T: Pod>(&self, root: TeamRank, data: &mut [T]) -> Result<()> {
         let _turn = self.enter("broadcast", IDLE)?;
-        let (header, root) = self.broadcast_call::<T>(root, data.len());
-        let data = bytes_mut(data);
-        if data.len() > SMALL {
-            return poll_once(self.broadcast_bytes(header, root, data));
+        if !self.shows_broadcast::<T>(data.len()) {
+            return poll_once(|| self.broadcast_async(root, data));
         }
-        if !self.layout.is_flat() {
-            return poll_once(self.broadcast_bytes(header, root, data));
-        }
-        let given = match root {
-            Ok(root) if root == self.me => shown_to_all(data),
-            _ => PiggybackData::Nothing,
-        };
-        match self.agree_blocking(header, root, given)? {
-            root if root == self.me => Ok(()),
-            root => PiggybackedBlocks::in_scratch(self, data.len(), false).read(root, data),
-        }
+        poll_once(|| self.broadcast_shown(root, data))?;
+        self.read_broadcast(root, data)
     }
 
-    /// A broadcast, for blocking and background calls.
     pub(super) async fn broadcast_async<T: Pod>(
         &self,
         root: TeamRank,
         data: &mut [T],
     ) -> Result<()> {
+        if self.shows_broadcast::<T>(data.len()) {
+            self.broadcast_shown(root, data).await?;
+            return self.read_broadcast(root, data);
+        }
         let (header, root) = self.broadcast_call::<T>(root, data.len());
-        self.broadcast_bytes(header, root, bytes_mut(data)).await
+        let data = bytes_mut(data);
+        if data.len() > SMALL {
+            self.broadcast_long(header, root, data).await
+        } else {
+            self.broadcast_spread(header, root, data).await
+        }
     }
 
     /// The header of a broadcast, and the checked root.
@@ -59,66 +57,79 @@ impl Team {
         (header, checked)
     }
 
+    /// Returns whether the root shows `len` elements to all on the agreement of a flat team.
+    fn shows_broadcast<T>(&self, len: usize) -> bool {
+        self.layout.is_flat() && len * size_of::<T>() <= SMALL
+    }
+
+    /// Agrees in a flat team, and the root shows its elements.
+    #[inline]
+    fn broadcast_shown<'d, T: Pod>(&self, root: TeamRank, data: &'d [T]) -> Agreement<'_, 'd, ()> {
+        let (header, checked) = self.broadcast_call::<T>(root, data.len());
+        let shown = if root == self.rank() {
+            PiggybackData::Shown {
+                data: bytes(data),
+                wanted: Wanted::ByAll,
+            }
+        } else {
+            PiggybackData::Nothing
+        };
+        self.agree(header, checked.map(drop), shown)
+    }
+
+    /// Reads the elements that the root shows.
+    #[inline]
+    fn read_broadcast<T: Pod>(&self, root: TeamRank, data: &mut [T]) -> Result<()> {
+        if root == self.rank() {
+            return Ok(());
+        }
+        let data = bytes_mut(data);
+        PiggybackedBlocks::in_scratch(self, data.len(), false).read(root.index(), data)
+    }
+
     /// The distance from this member to the root.
     pub(super) fn distance_to(&self, root: &Result<usize>) -> usize {
         let size = self.members.len();
         (root.as_ref()).map_or(0, |root| (root + size - self.me) % size)
     }
 
-    /// Agrees, and sends the root's bytes to all.
-    async fn broadcast_bytes(
+    /// A broadcast of piggybacked bytes in a team that is not flat.
+    async fn broadcast_spread(
         &self,
         header: CallHeader,
         root: Result<usize>,
         data: &mut [u8],
     ) -> Result<()> {
-        if data.len() > SMALL {
-            let Some(board) = &self.board else {
-                let root = self.agree(header, root, PiggybackData::Nothing).await?;
-                return self.broadcast_long(root, data).await;
-            };
-            let at = self.next(DataPhase::Only);
-            let mut streams = match &root {
-                Ok(root) => self.broadcast_streams(board, at, *root, data)?,
-                Err(_) => self.no_streams(board, at),
-            };
-            self.agree_on(header, root.map(drop), &mut streams).await?;
-            return streams.run().await;
-        }
-        if self.layout.is_flat() {
-            let each = data.len();
-            let (root, blocks) = self
-                .piggyback_from_root(header, root, shown_to_all(data), each)
-                .await?;
-            return if root == self.me {
-                Ok(())
-            } else {
-                blocks.read(root, data)
-            };
-        }
         // `data` stays unchanged unless all agree.
-        let mut copy = data.to_vec();
-        let root = self.piggyback_spread(header, root, &mut copy).await?;
+        let (mut copy, distance) = (data.to_vec(), self.distance_to(&root));
+        let spread = PiggybackData::Spread {
+            data: &mut copy,
+            distance,
+        };
+        let root = self.agree(header, root, spread).await?;
         if root != self.me {
             data.copy_from_slice(&copy);
         }
         Ok(())
     }
 
-    /// Agrees with the root's bytes piggybacked, in a team that is not flat.
-    pub(super) async fn piggyback_spread(
+    /// A broadcast of bytes that are not piggybacked.
+    async fn broadcast_long(
         &self,
         header: CallHeader,
         root: Result<usize>,
         data: &mut [u8],
-    ) -> Result<usize> {
-        let distance = self.distance_to(&root);
-        self.agree(header, root, PiggybackData::Spread { data, distance })
-            .await
+    ) -> Result<()> {
+        let Some(board) = &self.board else {
+            let root = self.agree(header, root, PiggybackData::Nothing).await?;
+            return self.broadcast_by_tree(root, data).await;
+        };
+        let at = self.next(DataPhase::Only);
+        let mut streams = match &root {
+            Ok(root) => self.broadcast_streams(board, at, *root, data)?,
+            Err(_) => self.no_streams(board, at),
+        };
+        self.agree_on(header, root.map(drop), &mut streams).await?;
+        streams.run().await
     }
-}
-
-fn shown_to_all(data: &[u8]) -> PiggybackData<'_> {
-    let wanted = Wanted::ByAll;
-    PiggybackData::Shown { data, wanted }
 }

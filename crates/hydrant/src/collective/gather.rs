@@ -6,6 +6,7 @@ use super::{
     elements::{bytes, bytes_mut, sized},
     header::{CallHeader, CollectiveKind},
     piggyback::{PiggybackData, Wanted},
+    piggybacked_blocks::BlockAgreement,
     team::{IDLE, Team, poll_once},
 };
 use crate::{Pod, Result, TeamRank};
@@ -19,7 +20,7 @@ impl Team {
     /// [`Error::TeamRankOutOfRange`](crate::Error::TeamRankOutOfRange) for the root, and as for every
     /// collective of a [`Team`].
     pub fn gather<T: Pod>(&self, root: TeamRank, mine: &[T]) -> Result<Option<Vec<T>>> {
-        self.run_blocking("gather", self.gather_async(root, mine))
+        self.run_blocking("gather", || self.gather_async(root, mine))
     }
 
     pub(super) async fn gather_async<T: Pod>(
@@ -61,15 +62,9 @@ impl Team {
         };
         let _turn = self.enter("gather_into", IDLE)?;
         if !self.fits_piggyback(bytes(mine).len()) {
-            return poll_once(self.gather_into_checked(root, checked, mine, into));
+            return poll_once(|| self.gather_into_checked(root, checked, mine, into));
         }
-        let header = CallHeader::new(CollectiveKind::Gather)
-            .of::<T>(mine.len())
-            .root(root);
-        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
-        let wanted = Wanted::ByMember(root.index());
-        let blocks =
-            self.piggyback_blocks_blocking(header, checked.map(drop), bytes(mine), wanted)?;
+        let blocks = poll_once(|| self.gather_short(root, checked, mine))?;
         blocks.copy_blocks(Some(bytes(mine)), bytes_mut(into))
     }
 
@@ -90,7 +85,9 @@ impl Team {
         mine: &[T],
         into: Option<(&mut [T], Blocks<'_>)>,
     ) -> Result<()> {
-        self.run_blocking("gather_v_into", self.gather_v_into_async(root, mine, into))
+        self.run_blocking("gather_v_into", || {
+            self.gather_v_into_async(root, mine, into)
+        })
     }
 
     pub(super) async fn gather_v_into_async<T: Pod>(
@@ -135,6 +132,33 @@ impl Team {
     }
 
     /// Brings every member's block to the root, which has room for them if all was well so far.
+    /// The header of a gather, and the checked root.
+    fn gather_call<T: Pod>(
+        &self,
+        root: TeamRank,
+        checked: Result<()>,
+        len: usize,
+    ) -> (CallHeader, Result<usize>) {
+        let header = CallHeader::new(CollectiveKind::Gather)
+            .of::<T>(len)
+            .root(root);
+        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
+        (header, checked)
+    }
+
+    /// Agrees with the blocks piggybacked, which the root wants.
+    #[inline]
+    fn gather_short<'d, T: Pod>(
+        &self,
+        root: TeamRank,
+        checked: Result<()>,
+        mine: &'d [T],
+    ) -> BlockAgreement<'_, 'd> {
+        let (header, checked) = self.gather_call::<T>(root, checked, mine.len());
+        let wanted = Wanted::ByMember(root.index());
+        self.piggyback_blocks(header, checked.map(drop), bytes(mine), wanted)
+    }
+
     async fn gather_into_checked<T: Pod>(
         &self,
         root: TeamRank,
@@ -142,18 +166,12 @@ impl Team {
         mine: &[T],
         into: &mut [T],
     ) -> Result<()> {
-        let header = CallHeader::new(CollectiveKind::Gather)
-            .of::<T>(mine.len())
-            .root(root);
-        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
         let each = bytes(mine).len();
         if self.fits_piggyback(each) {
-            let (checked, wanted) = (checked.map(drop), Wanted::ByMember(root.index()));
-            let all = self
-                .piggyback_blocks(header, checked, bytes(mine), wanted)
-                .await?;
-            return all.copy_blocks(Some(bytes(mine)), bytes_mut(into));
+            let blocks = self.gather_short(root, checked, mine).await?;
+            return blocks.copy_blocks(Some(bytes(mine)), bytes_mut(into));
         }
+        let (header, checked) = self.gather_call::<T>(root, checked, mine.len());
         let root = self.agree(header, checked, PiggybackData::Nothing).await?;
         let blocks = bytes_mut(into).chunks_mut(each).collect();
         self.gather_long(DataPhase::Only, root, bytes(mine), |_| each, blocks)

@@ -35,12 +35,12 @@ impl Team {
 impl JobCollective<'_> {
     /// Gathers one value from each member, in the order of members, on all.
     pub(crate) fn all_gather<T: Pod>(&self, mine: &T) -> Result<Vec<T>> {
-        poll_once(self.team.all_gather_one(self.operation, mine))
+        poll_once(|| self.team.all_gather_one(self.operation, mine))
     }
 
     /// Waits until every member has reached this point.
     pub(crate) fn barrier(&self) -> Result<()> {
         let header = CallHeader::new(self.operation);
-        poll_once(self.team.agree(header, Ok(()), PiggybackData::Nothing))
+        poll_once(|| self.team.agree(header, Ok(()), PiggybackData::Nothing))
     }
 }

@@ -14,20 +14,21 @@
 //!
 //! A *flat* team has 2 to 16 members, and each maps the memory of all others.
 //!
-//! A collective `x` of users has a future `x_async`, which serves blocking and background calls. Where short
-//! data has a fast path without a future, that path is `x_blocking`.
+//! A collective `x` of users has a future `x_async`, which serves blocking and background calls. Short data is
+//! piggybacked within it. The rest is a future `x_long`, boxed so that the first one is short.
 //!
 //! # The path of an all-reduce
 //!
-//! [`Team::all_reduce`] (`reduce`) takes the team's turn (`team`) and calls `all_reduce_blocking` (`reduce`).
+//! [`Team::all_reduce`] (`reduce`) takes the team's turn (`team`) and polls `all_reduce_async` (`reduce`) once,
+//! which waits inside.
 //!
-//! - **8 B.** `piggyback_blocks_blocking` (`piggybacked_blocks`) runs the rounds of the agreement (`agree`). In a
+//! - **8 B.** `piggyback_blocks` (`piggybacked_blocks`) runs the rounds of the agreement (`agree`). In a
 //!   flat team the bytes lie inside the lines. In other teams `piggyback` says which blocks go with each round.
 //!   Then `fold_all` (`piggybacked_blocks`) folds the blocks in the order of members.
 //! - **4 KiB** is the most that a flat team piggybacks. The path is the same, but `agree` writes the block to this
 //!   member's scratch, and `fold_all` reads the blocks there. Other teams piggyback as long as all blocks
 //!   together have at most 8 KiB: 4 KiB with two members. Longer data takes the path of 1 MiB.
-//! - **1 MiB** does not fit, so `all_reduce_blocking` polls `all_reduce_async` (`reduce`) once, which waits inside.
+//! - **1 MiB** does not fit, so `all_reduce_long` (`reduce`) goes on.
 //!   - Flat team: `stream_plans` makes a stream of each member's slice to the member that folds it. `streams` shows
 //!     the first slots early, agrees, and folds slots from `board` as they arrive. A second phase, `share`
 //!     (`exchange`), streams the folded slices to all.

@@ -20,11 +20,13 @@ pub(super) enum PiggybackData<'a> {
         each: usize,
     },
     /// A block of `each` bytes from every member. This member's block is first. At the end the block of the
-    /// member p positions after this one is at position p, if it is `wanted` here.
+    /// member p positions after this one is at position p, if it is `wanted` here. `in_parts` says that a
+    /// block has a part for each member.
     Blocks {
-        all: &'a mut [u8],
+        all: Vec<u8>,
         each: usize,
         wanted: Wanted,
+        in_parts: bool,
     },
     /// The bytes of one member, for all. That member is `distance` positions after this one.
     Spread {
@@ -89,6 +91,19 @@ impl Wanted {
 }
 
 impl PiggybackData<'_> {
+    /// A block of each of `members`, of which this member has `mine`.
+    pub(super) fn of_all(mine: &[u8], members: usize, wanted: Wanted, in_parts: bool) -> Self {
+        let each = mine.len();
+        let mut all = mine.to_vec();
+        all.resize(each * members, 0);
+        PiggybackData::Blocks {
+            all,
+            each,
+            wanted,
+            in_parts,
+        }
+    }
+
     /// The bytes that `me`, one of `members` in a flat team, shows once for all readers.
     #[inline]
     pub(super) fn shown_to_all(&self, me: usize, members: usize) -> &[u8] {
@@ -120,9 +135,9 @@ impl PiggybackData<'_> {
     #[inline]
     pub(super) fn outgoing(&self, me: usize, reach: usize, members: usize) -> &[u8] {
         match self {
-            PiggybackData::Blocks { all, each, wanted } => {
-                &all[..wanted.blocks_to_send(me, reach, members) * each]
-            }
+            PiggybackData::Blocks {
+                all, each, wanted, ..
+            } => &all[..wanted.blocks_to_send(me, reach, members) * each],
             PiggybackData::Spread { data, distance }
                 if *distance < reach && distance + reach < members =>
             {
@@ -143,7 +158,9 @@ impl PiggybackData<'_> {
     #[inline]
     pub(super) fn incoming(&mut self, me: usize, reach: usize, members: usize) -> &mut [u8] {
         match self {
-            PiggybackData::Blocks { all, each, wanted } => {
+            PiggybackData::Blocks {
+                all, each, wanted, ..
+            } => {
                 let count = wanted.blocks_to_send((me + reach) % members, reach, members);
                 &mut all[reach * *each..][..count * *each]
             }
@@ -197,7 +214,7 @@ mod tests {
     use super::*;
 
     /// Runs the rounds of all members of a team that is not flat.
-    fn do_rounds(mut payloads: Vec<PiggybackData<'_>>) {
+    fn do_rounds(payloads: &mut [PiggybackData<'_>]) {
         let members = payloads.len();
         let mut reach = 1;
         while reach < members {
@@ -219,22 +236,14 @@ mod tests {
             let wanted = (0..members).map(Wanted::ByMember);
             for wanted in wanted.chain([Wanted::ByAll, Wanted::Behind]) {
                 let block = |member: usize| [member as u8 + 1; EACH];
-                let mut blocks: Vec<Vec<u8>> = (0..members)
-                    .map(|me| {
-                        let mut all = block(me).to_vec();
-                        all.resize(members * EACH, 0);
-                        all
-                    })
+                let mut payloads: Vec<_> = (0..members)
+                    .map(|me| PiggybackData::of_all(&block(me), members, wanted, false))
                     .collect();
-                let payloads = (blocks.iter_mut())
-                    .map(|all| PiggybackData::Blocks {
-                        all,
-                        each: EACH,
-                        wanted,
-                    })
-                    .collect();
-                do_rounds(payloads);
-                for (me, all) in blocks.iter().enumerate() {
+                do_rounds(&mut payloads);
+                for (me, payload) in payloads.into_iter().enumerate() {
+                    let PiggybackData::Blocks { all, .. } = payload else {
+                        unreachable!("they were made so");
+                    };
                     let by_place = all.chunks(EACH).enumerate();
                     for (of, got) in
                         by_place.map(|(position, got)| ((me + position) % members, got))
@@ -264,14 +273,14 @@ mod tests {
                     let position = dealt_position(distance(member), members);
                     parts[root][position * EACH..][..EACH].fill(member as u8 + 1);
                 }
-                let payloads = (parts.iter_mut().enumerate())
+                let mut payloads: Vec<_> = (parts.iter_mut().enumerate())
                     .map(|(me, parts)| PiggybackData::Dealt {
                         parts,
                         each: EACH,
                         distance: distance(me),
                     })
                     .collect();
-                do_rounds(payloads);
+                do_rounds(&mut payloads);
                 for (me, parts) in parts.iter().enumerate() {
                     let position = dealt_position(distance(me), members);
                     assert_eq!(parts[position * EACH..][..EACH], [me as u8 + 1; EACH]);

@@ -4,7 +4,14 @@
 //! before it sends anything in the next one. Until then nobody [overwrites](super::agree) the block. In
 //! other teams the messages of the agreement bring the blocks.
 
+use std::{
+    mem,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
 use super::{
+    agree::Agreement,
     header::CallHeader,
     layout::SMALL,
     piggyback::{PiggybackData, Wanted, fits},
@@ -65,6 +72,41 @@ impl<T: Pod> ElementBuffer<T> {
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.inline);
             bytemuck::cast_slice_mut(&mut bytes[..self.len * size_of::<T>()])
         }
+    }
+}
+
+/// A future: an agreement with piggybacked blocks.
+pub(super) struct BlockAgreement<'t, 'd>(Agreement<'t, 'd, ()>);
+
+impl<'t> Future for BlockAgreement<'t, '_> {
+    type Output = Result<PiggybackedBlocks<'t>>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        ready!(Pin::new(&mut self.0).poll(context))?;
+        let team = self.0.team;
+        let (each, is_parts) = match &mut self.0.piggyback {
+            PiggybackData::Blocks {
+                all,
+                each,
+                in_parts,
+                ..
+            } => {
+                let blocks = PiggybackedBlocks {
+                    team,
+                    each: *each,
+                    storage: BlockStorage::Local(mem::take(all)),
+                };
+                return Poll::Ready(Ok(match in_parts {
+                    true => blocks.select_own_parts(),
+                    false => blocks,
+                }));
+            }
+            PiggybackData::Parts { each, .. } => (*each, true),
+            PiggybackData::Shown { data, .. } => (data.len(), false),
+            _ => unreachable!("blocks are piggybacked"),
+        };
+        Poll::Ready(Ok(PiggybackedBlocks::in_scratch(team, each, is_parts)))
     }
 }
 
@@ -179,116 +221,42 @@ impl<'a> PiggybackedBlocks<'a> {
 
 impl Team {
     /// Agrees with a block of every member piggybacked. Blocks [fit](Self::fits_piggyback).
-    pub(super) async fn piggyback_blocks(
-        &self,
-        header: CallHeader,
-        checked: Result<()>,
-        mine: &[u8],
-        wanted: Wanted,
-    ) -> Result<PiggybackedBlocks<'_>> {
-        if self.layout.is_flat() {
-            let shown = PiggybackData::Shown { data: mine, wanted };
-            self.agree(header, checked, shown).await?;
-            return Ok(PiggybackedBlocks::in_scratch(self, mine.len(), false));
-        }
-        let (mut all, each) = (self.room_after_own(mine), mine.len());
-        let blocks = PiggybackData::Blocks {
-            all: &mut all,
-            each,
-            wanted,
-        };
-        self.agree(header, checked, blocks).await?;
-        Ok(self.local_blocks(all, each))
-    }
-
-    /// As [`piggyback_blocks`](Self::piggyback_blocks), for a blocking collective only.
     #[inline]
-    pub(super) fn piggyback_blocks_blocking(
-        &self,
+    pub(super) fn piggyback_blocks<'t, 'd>(
+        &'t self,
         header: CallHeader,
         checked: Result<()>,
-        mine: &[u8],
+        mine: &'d [u8],
         wanted: Wanted,
-    ) -> Result<PiggybackedBlocks<'_>> {
-        if self.layout.is_flat() {
-            self.agree_blocking(header, checked, PiggybackData::Shown { data: mine, wanted })?;
-            return Ok(PiggybackedBlocks::in_scratch(self, mine.len(), false));
-        }
-        let (mut all, each) = (self.room_after_own(mine), mine.len());
-        let blocks = PiggybackData::Blocks {
-            all: &mut all,
-            each,
-            wanted,
+    ) -> BlockAgreement<'t, 'd> {
+        let data = if self.layout.is_flat() {
+            PiggybackData::Shown { data: mine, wanted }
+        } else {
+            PiggybackData::of_all(mine, self.members.len(), wanted, false)
         };
-        self.agree_blocking(header, checked, blocks)?;
-        Ok(self.local_blocks(all, each))
+        BlockAgreement(self.agree(header, checked, data))
     }
 
-    /// Agrees with a part from every member for every member piggybacked. `data` holds this member's parts,
+    /// Agrees with a part from every member for every member piggybacked. `parts` holds this member's parts,
     /// which [fit](Self::parts_fit_piggyback), in the order of members. The returned blocks are the parts
     /// for this member.
-    pub(super) async fn piggyback_parts(
-        &self,
-        header: CallHeader,
-        checked: Result<()>,
-        data: &[u8],
-    ) -> Result<PiggybackedBlocks<'_>> {
-        if self.layout.is_flat() {
-            let each = data.len() / self.members.len();
-            let parts = PiggybackData::Parts { data, each };
-            self.agree(header, checked, parts).await?;
-            return Ok(PiggybackedBlocks::in_scratch(self, each, true));
-        }
-        match self.part_for_other(data) {
-            Some(part) => {
-                self.piggyback_blocks(header, checked, part, Wanted::ByAll)
-                    .await
-            }
-            None => Ok((self
-                .piggyback_blocks(header, checked, data, Wanted::ByAll)
-                .await?)
-                .select_own_parts()),
-        }
-    }
-
-    /// As [`piggyback_parts`](Self::piggyback_parts), for a blocking collective only.
     #[inline]
-    pub(super) fn piggyback_parts_blocking(
-        &self,
+    pub(super) fn piggyback_parts<'t, 'd>(
+        &'t self,
         header: CallHeader,
         checked: Result<()>,
-        data: &[u8],
-    ) -> Result<PiggybackedBlocks<'_>> {
-        if self.layout.is_flat() {
-            let each = data.len() / self.members.len();
-            self.agree_blocking(header, checked, PiggybackData::Parts { data, each })?;
-            return Ok(PiggybackedBlocks::in_scratch(self, each, true));
-        }
-        match self.part_for_other(data) {
-            Some(part) => self.piggyback_blocks_blocking(header, checked, part, Wanted::ByAll),
-            None => Ok(
-                (self.piggyback_blocks_blocking(header, checked, data, Wanted::ByAll)?)
-                    .select_own_parts(),
-            ),
-        }
-    }
-
-    /// Agrees in a flat team with the root's data piggybacked: bytes for all, or a part for each member.
-    /// The returned blocks are read by the other members.
-    pub(super) async fn piggyback_from_root(
-        &self,
-        header: CallHeader,
-        root: Result<usize>,
-        data: PiggybackData<'_>,
-        each: usize,
-    ) -> Result<(usize, PiggybackedBlocks<'_>)> {
-        let in_parts = data.has_parts();
-        let data = match &root {
-            Ok(root) if *root == self.me => data,
-            _ => PiggybackData::Nothing,
+        parts: &'d [u8],
+    ) -> BlockAgreement<'t, 'd> {
+        let members = self.members.len();
+        let data = if self.layout.is_flat() {
+            let each = parts.len() / members;
+            PiggybackData::Parts { data: parts, each }
+        } else if let Some(part) = self.part_for_other(parts) {
+            PiggybackData::of_all(part, members, Wanted::ByAll, false)
+        } else {
+            PiggybackData::of_all(parts, members, Wanted::ByAll, true)
         };
-        let root = self.agree(header, root, data).await?;
-        Ok((root, PiggybackedBlocks::in_scratch(self, each, in_parts)))
+        BlockAgreement(self.agree(header, checked, data))
     }
 
     /// Returns the part for the other member if there are two: a member's own part needs no message then.
@@ -296,21 +264,6 @@ impl Team {
     fn part_for_other<'b>(&self, parts: &'b [u8]) -> Option<&'b [u8]> {
         let each = parts.len() / 2;
         (self.members.len() == 2).then(|| &parts[(1 - self.me) * each..][..each])
-    }
-
-    /// Room for a block of every member, filled with this member's block at the front.
-    fn room_after_own(&self, mine: &[u8]) -> Vec<u8> {
-        let mut all = mine.to_vec();
-        all.resize(mine.len() * self.members.len(), 0);
-        all
-    }
-
-    fn local_blocks(&self, all: Vec<u8>, each: usize) -> PiggybackedBlocks<'_> {
-        PiggybackedBlocks {
-            team: self,
-            each,
-            storage: BlockStorage::Local(all),
-        }
     }
 
     /// This member's part of `parts`, which has one for each member.

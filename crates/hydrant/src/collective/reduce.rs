@@ -15,13 +15,14 @@ use std::{
 use super::{
     Op, Reducible,
     blocks::apart,
-    board::{Board, DataPhase},
+    board::DataPhase,
     channel::{Inbound, Outbound},
     channel_fold::in_chunk,
     elements::{bytes, bytes_mut, sized},
     header::{CallHeader, CollectiveKind},
     op::{fold_of, kind_of, suits},
     piggyback::{PiggybackData, Wanted},
+    piggybacked_blocks::BlockAgreement,
     team::{IDLE, Team, poll_once},
 };
 use crate::{Pod, Result, TeamRank};
@@ -46,13 +47,14 @@ impl Team {
         mine: &[T],
         op: Op,
     ) -> Result<Option<Vec<T>>> {
-        let reduced = self.reduce_async(
-            root,
-            reduction_by_op::<T>(CollectiveKind::Reduce, op),
-            mine,
-            fold_of(op),
-        );
-        self.run_blocking("reduce", reduced)
+        self.run_blocking("reduce", || {
+            self.reduce_async(
+                root,
+                reduction_by_op::<T>(CollectiveKind::Reduce, op),
+                mine,
+                fold_of(op),
+            )
+        })
     }
 
     /// As [`reduce`](Self::reduce), by a function of the left and the right element. The function must be
@@ -69,13 +71,14 @@ impl Team {
         mine: &[T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<Option<Vec<T>>> {
-        let reduced = self.reduce_async(
-            root,
-            reduction_by_function(CollectiveKind::Reduce),
-            mine,
-            fold_with(combine),
-        );
-        self.run_blocking("reduce_with", reduced)
+        self.run_blocking("reduce_with", || {
+            self.reduce_async(
+                root,
+                reduction_by_function(CollectiveKind::Reduce),
+                mine,
+                fold_with(combine),
+            )
+        })
     }
 
     /// As [`reduce`](Self::reduce), with the result in the root's `data`. The data of other members stays
@@ -89,9 +92,8 @@ impl Team {
         data: &mut [T],
         op: Op,
     ) -> Result<()> {
-        let _turn = self.enter("reduce_in_place", IDLE)?;
         let reduction = reduction_by_op::<T>(CollectiveKind::Reduce, op);
-        self.reduce_in_place_blocking(root, reduction, data, fold_of(op))
+        self.reduce_in_place_blocking("reduce_in_place", root, reduction, data, fold_of(op))
     }
 
     /// As [`reduce_in_place`](Self::reduce_in_place), by a function as in
@@ -105,13 +107,9 @@ impl Team {
         data: &mut [T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
-        let _turn = self.enter("reduce_in_place_with", IDLE)?;
-        self.reduce_in_place_blocking(
-            root,
-            reduction_by_function(CollectiveKind::Reduce),
-            data,
-            fold_with(combine),
-        )
+        let reduction = reduction_by_function(CollectiveKind::Reduce);
+        let fold = fold_with(combine);
+        self.reduce_in_place_blocking("reduce_in_place_with", root, reduction, data, fold)
     }
 
     /// Reduces the members' elements, index by index, on every member. The result replaces `data`; it is
@@ -120,12 +118,8 @@ impl Team {
     /// # Errors
     /// As [`reduce`](Self::reduce).
     pub fn all_reduce<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
-        let _turn = self.enter("all_reduce", IDLE)?;
-        self.all_reduce_blocking(
-            reduction_by_op::<T>(CollectiveKind::AllReduce, op),
-            data,
-            fold_of(op),
-        )
+        let reduction = reduction_by_op::<T>(CollectiveKind::AllReduce, op);
+        self.all_reduce_blocking("all_reduce", reduction, data, fold_of(op))
     }
 
     /// As [`all_reduce`](Self::all_reduce), by a function as in
@@ -138,12 +132,8 @@ impl Team {
         data: &mut [T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
-        let _turn = self.enter("all_reduce_with", IDLE)?;
-        self.all_reduce_blocking(
-            reduction_by_function(CollectiveKind::AllReduce),
-            data,
-            fold_with(combine),
-        )
+        let reduction = reduction_by_function(CollectiveKind::AllReduce);
+        self.all_reduce_blocking("all_reduce_with", reduction, data, fold_with(combine))
     }
 
     pub(super) async fn reduce_async<T: Pod>(
@@ -153,47 +143,33 @@ impl Team {
         mine: &[T],
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<Option<Vec<T>>> {
-        let at_root = root == self.rank();
-        let room = || self.buffer(Some(if at_root { mine.len() } else { 0 }));
         let header = header.of::<T>(mine.len());
-        if let Some(board) = self.board_for_few(mine) {
-            let (mut result, checked) = apart(checked.and_then(|()| room()));
-            if checked.is_ok() && at_root {
-                result.copy_from_slice(mine);
-            }
-            self.reduce_few_members(board, root, (header, checked), mine, &mut result, fold)
-                .await?;
-            return Ok(at_root.then_some(result));
+        let at_root = root == self.rank();
+        let room = |()| self.buffer(Some(if at_root { mine.len() } else { 0 }));
+        let (mut result, checked) = apart(checked.and_then(room));
+        if at_root && checked.is_ok() {
+            result.copy_from_slice(mine);
         }
-        let folded = self
-            .fold_for_root(root, (header, checked), mine, room, fold)
+        let mine = if at_root { &[] } else { mine };
+        self.reduce_to(root, (header, checked), mine, &mut result, fold)
             .await?;
-        match folded {
-            FoldResult::All(all) => Ok(at_root.then_some(all)),
-            FoldResult::Slice(slice, mut result) => {
-                self.gather_slices(root, &slice, mine.len(), &mut result)
-                    .await?;
-                Ok(at_root.then_some(result))
-            }
-        }
+        Ok(at_root.then_some(result))
     }
 
-    /// As [`reduce_in_place_async`](Self::reduce_in_place_async), for a blocking call: short data takes no
-    /// future.
     fn reduce_in_place_blocking<T: Pod>(
         &self,
+        what: &'static str,
         root: TeamRank,
         (header, checked): ReductionCall,
         data: &mut [T],
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
+        let _turn = self.enter(what, IDLE)?;
         if !self.fits_piggyback(bytes(data).len()) {
-            return poll_once(self.reduce_in_place_async(root, (header, checked), data, fold));
+            return poll_once(|| self.reduce_in_place_async(root, (header, checked), data, fold));
         }
-        let header = header.of::<T>(data.len()).root(root);
-        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
-        let (checked, wanted) = (checked.map(drop), Wanted::ByMember(root.index()));
-        let blocks = self.piggyback_blocks_blocking(header, checked, bytes(data), wanted)?;
+        let header = header.of::<T>(data.len());
+        let blocks = poll_once(|| self.reduce_short(root, (header, checked), data))?;
         if root == self.rank() {
             blocks.fold_all(data, &fold)?;
         }
@@ -207,121 +183,112 @@ impl Team {
         data: &mut [T],
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        let (len, header) = (data.len(), header.of::<T>(data.len()));
-        if let Some(board) = self.board_for_few(data) {
-            let (mine, own): (&[T], &mut [T]) = if root == self.rank() {
-                (&[], data)
-            } else {
-                (data, &mut [])
-            };
-            return self
-                .reduce_few_members(board, root, (header, checked), mine, own, fold)
-                .await;
-        }
-        let folded = self
-            .fold_for_root(root, (header, checked), data, || Ok(()), fold)
-            .await?;
-        let result = if root == self.rank() { data } else { &mut [] };
-        match folded {
-            FoldResult::All(all) => {
-                result.copy_from_slice(&all);
-                Ok(())
-            }
-            FoldResult::Slice(slice, ()) => self.gather_slices(root, &slice, len, result).await,
-        }
+        let header = header.of::<T>(data.len());
+        let (mine, own): (&[T], &mut [T]) = if root == self.rank() {
+            (&[], data)
+        } else {
+            (data, &mut [])
+        };
+        self.reduce_to(root, (header, checked), mine, own, fold)
+            .await
     }
 
-    /// The boards, if few members reduce more elements than can be piggybacked.
-    fn board_for_few<T: Pod>(&self, elements: &[T]) -> Option<&Board> {
-        let are_many = !self.fits_piggyback(bytes(elements).len());
-        let board = self.board_for::<T>();
-        board.filter(|_| self.members.len() <= FEW_MEMBERS && are_many)
+    /// The header of a reduction to a root, and the check of its arguments.
+    fn reduce_call<T: Pod>(
+        &self,
+        root: TeamRank,
+        (header, checked): ReductionCall,
+    ) -> ReductionCall {
+        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
+        (header.root(root), checked.map(drop))
+    }
+
+    /// Agrees with the elements piggybacked, which the root wants.
+    #[inline]
+    fn reduce_short<'d, T: Pod>(
+        &self,
+        root: TeamRank,
+        call: ReductionCall,
+        given: &'d [T],
+    ) -> BlockAgreement<'_, 'd> {
+        let (header, checked) = self.reduce_call::<T>(root, call);
+        let wanted = Wanted::ByMember(root.index());
+        self.piggyback_blocks(header, checked, bytes(given), wanted)
     }
 
     /// Agrees, and reduces at the root: `own` holds the root's elements and gets the result. The other
-    /// members give `mine`.
-    async fn reduce_few_members<T: Pod>(
+    /// members give `mine`. The header has the number of elements.
+    async fn reduce_to<T: Pod>(
         &self,
-        board: &Board,
         root: TeamRank,
         (header, checked): ReductionCall,
         mine: &[T],
         own: &mut [T],
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
-        let given = (bytes(mine), own);
-        let at = self.next(DataPhase::Only);
-        let (mut streams, mut folding) =
-            self.fold_to_root_streams(board, at, root.index(), given, &fold)?;
-        let checked = checked.and_then(|_| folding.make_room(self));
-        self.agree_on(header.root(root), checked, &mut streams)
-            .await?;
-        streams.fold(folding).await
-    }
-
-    /// Agrees, after it has made room for a long result, and folds this member's share. The root folds all
-    /// of few elements, or all of two members; every member folds a slice of many.
-    async fn fold_for_root<T: Pod, R>(
-        &self,
-        root: TeamRank,
-        (header, checked): ReductionCall,
-        mine: &[T],
-        room: impl FnOnce() -> Result<R>,
-        fold: impl Fn(&mut [T], &[T]),
-    ) -> Result<FoldResult<T, R>> {
-        let header = header.root(root);
-        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
-        if self.fits_piggyback(bytes(mine).len()) {
-            let (checked, wanted) = (checked.map(drop), Wanted::ByMember(root.index()));
-            let blocks = self
-                .piggyback_blocks(header, checked, bytes(mine), wanted)
-                .await?;
-            let mut folded = Vec::new();
-            if root == self.rank() {
-                folded.extend_from_slice(mine);
-                blocks.fold_all(&mut folded, &fold)?;
-            }
-            return Ok(FoldResult::All(folded));
+        let at_root = root == self.rank();
+        let given = if at_root { &*own } else { mine };
+        if self.fits_piggyback(bytes(given).len()) {
+            let blocks = self.reduce_short(root, (header, checked), given).await?;
+            return if at_root {
+                blocks.fold_all(own, &fold)
+            } else {
+                Ok(())
+            };
         }
-        let slice = self.slice_range(mine.len(), self.me);
-        if let Some(board) = self.board_for::<T>() {
-            let made = checked.and_then(|_| Ok((room()?, self.buffer::<T>(Some(slice.len()))?)));
-            let (room, mut own, checked) = match made {
-                Ok((room, own)) => (Some(room), own, Ok(())),
-                Err(cause) => (None, Vec::new(), Err(cause)),
-            };
-            let at = self.next(DataPhase::First);
-            if checked.is_ok() {
-                own.copy_from_slice(&mine[slice]);
-            }
-            let others = |member| match &checked {
-                Ok(()) => bytes(&mine[self.slice_range(mine.len(), member)]),
-                Err(_) => &[],
-            };
+        let (header, checked) = self.reduce_call::<T>(root, (header, checked));
+        let board = self.board_for::<T>();
+        if let Some(board) = board
+            && self.members.len() <= FEW_MEMBERS
+        {
+            let at = self.next(DataPhase::Only);
+            let given = (bytes(mine), own);
             let (mut streams, mut folding) =
-                self.fold_streams(board, at, (others, &mut own), &fold)?;
+                self.fold_to_root_streams(board, at, root.index(), given, &fold)?;
+            let checked = checked.and_then(|()| folding.make_room(self));
+            self.agree_on(header, checked, &mut streams).await?;
+            return streams.fold(folding).await;
+        }
+        if self.members.len() == 2 && self.board.is_none() {
+            let made = checked.and_then(|()| {
+                let folded = self.buffer(Some(if at_root { given.len() } else { 0 }))?;
+                Ok((folded, self.room_to_fold(given.len(), self.me == 0)?))
+            });
+            let (folded, room) = self.agree(header, made, PiggybackData::Nothing).await?;
+            let folded = self.fold_two_members(given, folded, room, &fold).await?;
+            if at_root {
+                own.copy_from_slice(&folded);
+            }
+            return Ok(());
+        }
+        // Each member folds a slice.
+        let len = given.len();
+        let folded = if let Some(board) = board {
+            let slice = self.slice_range(len, self.me);
+            let (mut folded, checked) =
+                apart(checked.and_then(|()| self.buffer(Some(slice.len()))));
+            if checked.is_ok() {
+                folded.copy_from_slice(&given[slice]);
+            }
+            let others = |member| bytes(&given[self.slice_range(len, member)]);
+            let at = self.next(DataPhase::First);
+            let (mut streams, mut folding) =
+                self.fold_streams(board, at, (others, &mut folded), &fold)?;
             let checked = checked.and_then(|()| folding.make_room(self));
             self.agree_on(header, checked, &mut streams).await?;
             streams.fold(folding).await?;
-            let room = room.expect("all is well if it was agreed on");
-            return Ok(FoldResult::Slice(own, room));
-        }
-        if self.members.len() == 2 && self.board.is_none() {
-            let made = checked.and_then(|root| {
-                let folded = self.buffer(Some(if root == self.me { mine.len() } else { 0 }))?;
-                Ok((folded, self.room_to_fold(mine.len(), self.me == 0)?))
-            });
-            let (folded, room) = self.agree(header, made, PiggybackData::Nothing).await?;
-            let folded = self.fold_two_members(mine, folded, room, &fold).await?;
-            return Ok(FoldResult::All(folded));
-        }
-        let checked = checked.and_then(|_| Ok((room()?, self.slices_to_fold::<T>(mine.len())?)));
-        let (room, slices) = self.agree(header, checked, PiggybackData::Nothing).await?;
-        Ok(FoldResult::Slice(
-            self.exchange_and_fold_slice(mine, slices, &fold).await?,
-            room,
-        ))
+            folded
+        } else {
+            let checked = checked.and_then(|()| self.slices_to_fold::<T>(len));
+            let slices = self.agree(header, checked, PiggybackData::Nothing).await?;
+            self.exchange_and_fold_slice(given, slices, &fold).await?
+        };
+        let bytes_of = |member| self.slice_range(len, member).len() * size_of::<T>();
+        // Members other than the root have empty places, which are not used.
+        let places = self.byte_slices_mut(own);
+        let phase = DataPhase::Second;
+        self.gather_long(phase, root.index(), bytes(&folded), bytes_of, places)
+            .await
     }
 
     /// Folds the elements of two members at the root, as they [arrive](super::channel_fold). `folded` has
@@ -360,41 +327,31 @@ impl Team {
         Ok(folded)
     }
 
-    /// Gathers the members' slices, of `len` elements together, at the root.
-    async fn gather_slices<T: Pod>(
-        &self,
-        root: TeamRank,
-        slice: &[T],
-        len: usize,
-        result: &mut [T],
-    ) -> Result<()> {
-        let bytes_of = |member| self.slice_range(len, member).len() * size_of::<T>();
-        // Members other than the root have empty places, which are not used.
-        let places = self.byte_slices_mut(result);
-        self.gather_long(
-            DataPhase::Second,
-            root.index(),
-            bytes(slice),
-            bytes_of,
-            places,
-        )
-        .await
-    }
-
-    /// As [`all_reduce_async`](Self::all_reduce_async), for a blocking call: short data takes no future.
     fn all_reduce_blocking<T: Pod>(
         &self,
-        (header, checked): ReductionCall,
+        what: &'static str,
+        call: ReductionCall,
         data: &mut [T],
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
+        let _turn = self.enter(what, IDLE)?;
         if !self.fits_piggyback(bytes(data).len()) {
-            return poll_once(self.all_reduce_async((header, checked), data, fold));
+            return poll_once(|| self.all_reduce_async(call, data, fold));
         }
-        let checked = checked.and_then(|()| sized::<T>());
-        let header = header.of::<T>(data.len());
-        let blocks = self.piggyback_blocks_blocking(header, checked, bytes(data), Wanted::ByAll)?;
+        let blocks = poll_once(|| self.all_reduce_short(call, data))?;
         blocks.fold_all(data, &fold)
+    }
+
+    /// Agrees with the elements piggybacked, which all want.
+    #[inline]
+    fn all_reduce_short<'d, T: Pod>(
+        &self,
+        (header, checked): ReductionCall,
+        data: &'d [T],
+    ) -> BlockAgreement<'_, 'd> {
+        let header = header.of::<T>(data.len());
+        let checked = checked.and_then(|()| sized::<T>());
+        self.piggyback_blocks(header, checked, bytes(data), Wanted::ByAll)
     }
 
     pub(super) async fn all_reduce_async<T: Pod>(
@@ -403,13 +360,11 @@ impl Team {
         data: &mut [T],
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        let header = header.of::<T>(data.len());
         if self.fits_piggyback(bytes(data).len()) {
-            let checked = checked.and_then(|()| sized::<T>());
-            let blocks =
-                (self.piggyback_blocks(header, checked, bytes(data), Wanted::ByAll)).await?;
+            let blocks = self.all_reduce_short((header, checked), data).await?;
             return blocks.fold_all(data, &fold);
         }
+        let header = header.of::<T>(data.len());
         let checked = checked.and_then(|()| sized::<T>());
         match self.board_for::<T>() {
             Some(board) => {
@@ -521,14 +476,6 @@ impl Team {
             resume_unwind(cause)
         })
     }
-}
-
-/// The elements that a member has folded for a root.
-enum FoldResult<T, R> {
-    /// All elements, at the root.
-    All(Vec<T>),
-    /// A slice, and the room for the result.
-    Slice(Vec<T>, R),
 }
 
 /// A reduction by one of the operations that all ranks know.

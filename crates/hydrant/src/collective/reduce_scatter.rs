@@ -25,8 +25,9 @@ impl Team {
     /// member, and as [`all_reduce`](Self::all_reduce).
     pub fn reduce_scatter<T: Reducible>(&self, data: &[T], mine: &mut [T], op: Op) -> Result<()> {
         let reduction = reduction_by_op::<T>(CollectiveKind::ReduceScatter, op);
-        let reduced = self.reduce_scatter_async(reduction, data, mine, fold_of(op));
-        self.run_blocking("reduce_scatter", reduced)
+        self.run_blocking("reduce_scatter", || {
+            self.reduce_scatter_async(reduction, data, mine, fold_of(op))
+        })
     }
 
     /// As [`reduce_scatter`](Self::reduce_scatter), by a function as in
@@ -41,8 +42,9 @@ impl Team {
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
         let reduction = reduction_by_function(CollectiveKind::ReduceScatter);
-        let reduced = self.reduce_scatter_async(reduction, data, mine, fold_with(combine));
-        self.run_blocking("reduce_scatter_with", reduced)
+        self.run_blocking("reduce_scatter_with", || {
+            self.reduce_scatter_async(reduction, data, mine, fold_with(combine))
+        })
     }
 
     /// As [`reduce_scatter`](Self::reduce_scatter), with parts of any length: member m gets
@@ -63,8 +65,9 @@ impl Team {
         op: Op,
     ) -> Result<()> {
         let reduction = reduction_by_op::<T>(CollectiveKind::ReduceScatterV, op);
-        let reduced = self.reduce_scatter_v_async(reduction, data, counts, mine, fold_of(op));
-        self.run_blocking("reduce_scatter_v", reduced)
+        self.run_blocking("reduce_scatter_v", || {
+            self.reduce_scatter_v_async(reduction, data, counts, mine, fold_of(op))
+        })
     }
 
     /// As [`reduce_scatter_v`](Self::reduce_scatter_v), by a function as in
@@ -80,9 +83,9 @@ impl Team {
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
         let reduction = reduction_by_function(CollectiveKind::ReduceScatterV);
-        let reduced =
-            self.reduce_scatter_v_async(reduction, data, counts, mine, fold_with(combine));
-        self.run_blocking("reduce_scatter_v_with", reduced)
+        self.run_blocking("reduce_scatter_v_with", || {
+            self.reduce_scatter_v_async(reduction, data, counts, mine, fold_with(combine))
+        })
     }
 
     pub(super) async fn reduce_scatter_async<T: Pod>(

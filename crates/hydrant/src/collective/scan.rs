@@ -17,7 +17,7 @@ use super::{
     header::CollectiveKind,
     op::{fold_of, identity_of},
     piggyback::{PiggybackData, Wanted},
-    piggybacked_blocks::PiggybackedBlocks,
+    piggybacked_blocks::{BlockAgreement, PiggybackedBlocks},
     reduce::{ReductionCall, fold_with, reduction_by_function, reduction_by_op},
     team::{IDLE, Team, poll_once},
 };
@@ -30,13 +30,8 @@ impl Team {
     /// # Errors
     /// As [`reduce`](Self::reduce).
     pub fn scan<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
-        let _turn = self.enter("scan", IDLE)?;
-        self.scan_blocking(
-            reduction_by_op::<T>(CollectiveKind::Scan, op),
-            data,
-            None,
-            fold_of(op),
-        )
+        let reduction = reduction_by_op::<T>(CollectiveKind::Scan, op);
+        self.scan_blocking("scan", reduction, (data, None), fold_of(op))
     }
 
     /// As [`scan`](Self::scan), by a function as in [`reduce_with`](Self::reduce_with).
@@ -44,13 +39,8 @@ impl Team {
     /// # Errors
     /// As there.
     pub fn scan_with<T: Pod>(&self, data: &mut [T], combine: impl Fn(T, T) -> T) -> Result<()> {
-        let _turn = self.enter("scan_with", IDLE)?;
-        self.scan_blocking(
-            reduction_by_function(CollectiveKind::Scan),
-            data,
-            None,
-            fold_with(combine),
-        )
+        let reduction = reduction_by_function(CollectiveKind::Scan);
+        self.scan_blocking("scan_with", reduction, (data, None), fold_with(combine))
     }
 
     /// Reduces, index by index, the elements of the members before this one. The first member gets the
@@ -59,9 +49,9 @@ impl Team {
     /// # Errors
     /// As [`reduce`](Self::reduce).
     pub fn exclusive_scan<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
-        let _turn = self.enter("exclusive_scan", IDLE)?;
         let reduction = reduction_by_op::<T>(CollectiveKind::ExclusiveScan, op);
-        self.scan_blocking(reduction, data, Some(identity_of(op)), fold_of(op))
+        let given = (data, Some(identity_of(op)));
+        self.scan_blocking("exclusive_scan", reduction, given, fold_of(op))
     }
 
     /// As [`exclusive_scan`](Self::exclusive_scan), by a function as in
@@ -75,29 +65,36 @@ impl Team {
         first: T,
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
-        let _turn = self.enter("exclusive_scan_with", IDLE)?;
         let reduction = reduction_by_function(CollectiveKind::ExclusiveScan);
-        self.scan_blocking(reduction, data, Some(first), fold_with(combine))
+        let given = (data, Some(first));
+        self.scan_blocking("exclusive_scan_with", reduction, given, fold_with(combine))
     }
 
-    /// As [`scan_async`](Self::scan_async), for a blocking call: short data takes no future.
     fn scan_blocking<T: Pod>(
         &self,
-        (header, checked): ReductionCall,
-        data: &mut [T],
-        first: Option<T>,
+        what: &'static str,
+        call: ReductionCall,
+        (data, first): (&mut [T], Option<T>),
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
+        let _turn = self.enter(what, IDLE)?;
         if !self.fits_piggyback(bytes(data).len()) {
-            return poll_once(self.scan_async((header, checked), data, first, fold));
+            return poll_once(|| self.scan_async(call, data, first, fold));
         }
-        let (header, checked) = (
-            header.of::<T>(data.len()),
-            checked.and_then(|()| sized::<T>()),
-        );
-        let blocks =
-            self.piggyback_blocks_blocking(header, checked, bytes(data), Wanted::Behind)?;
-        self.scan_piggybacked(&blocks, data, first, fold)
+        let blocks = poll_once(|| self.scan_short(call, data))?;
+        self.fold_scan(&blocks, data, first, fold)
+    }
+
+    /// Agrees with the elements piggybacked, which the later members want.
+    #[inline]
+    fn scan_short<'d, T: Pod>(
+        &self,
+        (header, checked): ReductionCall,
+        data: &'d [T],
+    ) -> BlockAgreement<'_, 'd> {
+        let header = header.of::<T>(data.len());
+        let checked = checked.and_then(|()| sized::<T>());
+        self.piggyback_blocks(header, checked, bytes(data), Wanted::Behind)
     }
 
     /// A scan; an exclusive one if `first` is given.
@@ -108,13 +105,11 @@ impl Team {
         first: Option<T>,
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        let (len, header) = (data.len(), header.of::<T>(data.len()));
         if self.fits_piggyback(bytes(data).len()) {
-            let checked = checked.and_then(|()| sized::<T>());
-            let blocks =
-                (self.piggyback_blocks(header, checked, bytes(data), Wanted::Behind)).await?;
-            return self.scan_piggybacked(&blocks, data, first, fold);
+            let blocks = self.scan_short((header, checked), data).await?;
+            return self.fold_scan(&blocks, data, first, fold);
         }
+        let (len, header) = (data.len(), header.of::<T>(data.len()));
         let checked = checked.and_then(|()| sized::<T>());
         if let Some(board) = self.board_for::<T>() {
             let scanning = BoardScan::new(self, board, data, first, &fold)?;
@@ -151,7 +146,7 @@ impl Team {
     }
 
     /// Scans piggybacked blocks; this member's is in `data`.
-    fn scan_piggybacked<T: Pod>(
+    fn fold_scan<T: Pod>(
         &self,
         blocks: &PiggybackedBlocks<'_>,
         data: &mut [T],

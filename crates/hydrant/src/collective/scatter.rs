@@ -6,6 +6,7 @@ use super::{
     header::{CallHeader, CollectiveKind},
     layout::SMALL,
     piggyback::{PiggybackData, dealt_position},
+    piggybacked_blocks::PiggybackedBlocks,
     team::Team,
 };
 use crate::{Error, Pod, Result, TeamRank};
@@ -19,7 +20,7 @@ impl Team {
     /// for each member; [`Error::TeamRankOutOfRange`] for the root; and as for every collective of a
     /// [`Team`].
     pub fn scatter<T: Pod>(&self, root: TeamRank, all: Option<&[T]>, mine: &mut [T]) -> Result<()> {
-        self.run_blocking("scatter", self.scatter_async(root, all, mine))
+        self.run_blocking("scatter", || self.scatter_async(root, all, mine))
     }
 
     pub(super) async fn scatter_async<T: Pod>(
@@ -53,16 +54,16 @@ impl Team {
         let (all, mine) = (bytes(all), bytes_mut(mine));
         let each = mine.len();
         if self.layout.is_flat() && each <= SMALL {
-            let parts = PiggybackData::Parts { data: all, each };
-            let (root, blocks) = self
-                .piggyback_from_root(header, checked, parts, each)
-                .await?;
-            return if root == self.me {
-                mine.copy_from_slice(&all[root * each..][..each]);
-                Ok(())
-            } else {
-                blocks.read(root, mine)
+            let parts = match checked {
+                Ok(root) if root == self.me => PiggybackData::Parts { data: all, each },
+                _ => PiggybackData::Nothing,
             };
+            let root = self.agree(header, checked, parts).await?;
+            if root == self.me {
+                mine.copy_from_slice(&all[root * each..][..each]);
+                return Ok(());
+            }
+            return PiggybackedBlocks::in_scratch(self, each, true).read(root, mine);
         }
         if self.fits_piggyback(each) {
             return self.scatter_dealt(header, checked, all, mine).await;
@@ -118,7 +119,7 @@ impl Team {
         all: Option<(&[T], Blocks<'_>)>,
         mine: &mut [T],
     ) -> Result<()> {
-        self.run_blocking("scatter_v", self.scatter_v_async(root, all, mine))
+        self.run_blocking("scatter_v", || self.scatter_v_async(root, all, mine))
     }
 
     pub(super) async fn scatter_v_async<T: Pod>(

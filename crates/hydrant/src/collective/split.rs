@@ -49,7 +49,7 @@ impl Team {
             key: u64::from(key),
         };
         self.area.settle(&self.progress, &self.members)?;
-        let choices = poll_once(self.all_gather_one(CollectiveKind::Split, &choice))?;
+        let choices = poll_once(|| self.all_gather_one(CollectiveKind::Split, &choice))?;
         let mut chosen: Vec<usize> = match color {
             None => Vec::new(),
             Some(_) => (0..choices.len())
@@ -58,7 +58,7 @@ impl Team {
         };
         chosen.sort_by_key(|member| choices[*member].key);
         let (piece, offer) = self.find_room(&chosen)?;
-        let offers = poll_once(self.all_gather_one(CollectiveKind::Split, &offer));
+        let offers = poll_once(|| self.all_gather_one(CollectiveKind::Split, &offer));
         let offers = match offers.and_then(|offers| self.check_offers(offers)) {
             Ok(offers) => offers,
             Err(error) => {

@@ -58,10 +58,6 @@ impl Team {
     ) -> Result<BoardStreams<'a>> {
         let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at, 1)?);
         match at.1 {
-            // With several readers, a direct read saves less than the copy to the board costs.
-            DataPhase::Only | DataPhase::First if self.members.len() == 2 => {
-                streams.give_attached(mine, 1 - self.me, slots);
-            }
             DataPhase::Only | DataPhase::First => streams.give(mine, StreamReaders::All, slots),
             // The first phase has changed it.
             DataPhase::Second => streams.give_copied(mine, StreamReaders::All, slots),

@@ -16,7 +16,7 @@
 //! has read all and does not attach. Then the member shows all data once more, on the board, with words
 //! that count on from there.
 //!
-//! Private memory is read where both members copy equally much: in an all-to-all, an all-gather of two, and a
+//! Private memory is read where both members copy equally much: in an all-to-all, and in a
 //! scatter with more ranks than cores.
 
 use std::sync::atomic::Ordering::Relaxed;

@@ -76,7 +76,7 @@ impl BinomialTree {
 
 impl Team {
     /// Sends the root's data to all.
-    pub(super) fn broadcast_long(
+    pub(super) fn broadcast_by_tree(
         &self,
         root: usize,
         data: &mut [u8],
