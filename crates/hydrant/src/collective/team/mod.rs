@@ -21,8 +21,8 @@ use hydrant_conduit::{Line, Window, memory::Fault};
 
 use super::{
     area::{ScratchArea, ScratchPiece},
-    board::Board,
     layout::{BOARD, BOARD_OF_TWO, LEDGER, Layout},
+    streams::Board,
 };
 use crate::{
     Error, Rank, Result, TeamRank,
@@ -369,6 +369,18 @@ impl TeamShared {
     #[inline]
     pub(in crate::collective) fn state(&self) -> u8 {
         self.turn.load(Relaxed)
+    }
+
+    /// Marks that a collective ended here before all of its data arrived. This is final, because a member
+    /// is lost: this member shows nothing [early](Team::may_show_early) any more, and takes part in no
+    /// agreement.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, Relaxed);
+    }
+
+    /// The number of the last agreement.
+    pub(super) fn last_agreement(&self) -> u64 {
+        self.sequence.load(Relaxed)
     }
 }
 
