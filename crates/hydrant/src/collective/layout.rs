@@ -30,7 +30,7 @@ pub(super) const CHUNK: usize = 4 * (4096 - FRONT);
 /// From this many bytes on, a receiver clears its buffer for data to be [written](super::streams) there.
 pub(super) const DIRECT: usize = 8 * CHUNK;
 /// Bytes that are forwarded at once where data is written directly. Fewer bytes delay the next member less;
-/// more bytes need fewer messages. Data that more than two members fold goes in chunks, so that one is
+/// more bytes need fewer messages. Data that members fold goes in chunks, so that one is
 /// folded while the next arrives.
 pub(super) const PIECE: usize = 16 * CHUNK;
 /// Chunks that a channel holds.

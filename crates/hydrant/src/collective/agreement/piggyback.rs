@@ -84,7 +84,6 @@ impl Wanted {
                 distance if distance % (2 * reach) == reach => reach.min(members - distance),
                 _ => 0,
             },
-            Wanted::Behind if members == 2 => 1 - me,
             Wanted::ByAll | Wanted::Behind => reach.min(members - reach),
         }
     }
@@ -297,10 +296,6 @@ mod tests {
         );
         assert_eq!(
             [0, 1].map(|me| Wanted::ByMember(1).blocks_to_send(me, 1, 2)),
-            [1, 0]
-        );
-        assert_eq!(
-            [0, 1].map(|me| Wanted::Behind.blocks_to_send(me, 1, 2)),
             [1, 0]
         );
         assert_eq!(

@@ -1,13 +1,11 @@
-//! Reduce and all-reduce.
+//! Reduce.
 //!
 //! Few elements are piggybacked on the agreement, and the members that get the result fold them. Of many
 //! elements, each member folds a slice for all (by exchange), and the slices are gathered. In small flat
-//! teams, and in teams of two that are not flat, the root of a reduce folds everything while the others
-//! send the next elements. So each byte moves once.
+//! teams the root of a reduce folds everything while the others send the next elements. So each byte moves
+//! once.
 //!
 //! Blocks are always folded by rank from the left, so the result is that of a serial fold.
-
-use std::ops::Range;
 
 use crate::{
     Pod, Result, TeamRank,
@@ -18,7 +16,7 @@ use crate::{
         elements::{bytes, sized},
         fold::fold_with,
         op::{fold_of, kind_of, suits},
-        streams::{DataPhase, Inbound, Outbound, in_chunk},
+        streams::DataPhase,
         team::{IDLE, Team, poll_once},
     },
 };
@@ -219,18 +217,6 @@ impl Team {
                 self.fold_to_root_streams(board, at, root.index(), given, &fold)?;
             return streams.agree_and_fold(header, checked, folding).await;
         }
-        if self.members.len() == 2 && self.board.is_none() {
-            let made = checked.and_then(|()| {
-                let folded = self.buffer(Some(if at_root { given.len() } else { 0 }))?;
-                Ok((folded, self.room_to_fold(given.len(), self.me == 0)?))
-            });
-            let (folded, room) = self.agree(header, made).await?;
-            let folded = self.fold_two_members(given, folded, room, &fold).await?;
-            if at_root {
-                own.copy_from_slice(&folded);
-            }
-            return Ok(());
-        }
         // Each member folds a slice.
         let len = given.len();
         let folded = if let Some(board) = board {
@@ -256,47 +242,6 @@ impl Team {
         let phase = DataPhase::Second;
         self.gather_long(phase, root.index(), bytes(&folded), bytes_of, places)
             .await
-    }
-
-    /// Folds the elements of two members at the root, as they [arrive](Inbound::receive_to_fold). `folded` has
-    /// room for all elements at the root, and none at the other member. Member 0 has room for a chunk.
-    async fn fold_two_members<T: Pod>(
-        &self,
-        mine: &[T],
-        mut folded: Vec<T>,
-        mut room: Vec<T>,
-        fold: &impl Fn(&mut [T], &[T]),
-    ) -> Result<Vec<T>> {
-        const CHANNEL: usize = 0;
-        let (other, epoch) = (1 - self.me, self.epochs(1));
-        if folded.is_empty() {
-            let mut outbound = Outbound::new(self, CHANNEL, other, epoch);
-            outbound.send_to_fold(mine).await?;
-            return Ok(folded);
-        }
-        let mut inbound = Inbound::open(self, CHANNEL, other, epoch)?;
-        let mut fold = |range: Range<usize>, came: &mut [T]| {
-            let mine = &mine[range];
-            // The first member's elements go on the left.
-            if self.me != 0 {
-                return fold(came, mine);
-            }
-            let each = room.len();
-            for (mine, came) in mine.chunks(each).zip(came.chunks_mut(each)) {
-                let left = &mut room[..mine.len()];
-                left.copy_from_slice(mine);
-                fold(left, came);
-                came.copy_from_slice(left);
-            }
-        };
-        let shown = |range, came: &mut [T]| self.run_user_function(|| fold(range, came));
-        inbound.receive_to_fold(&mut folded, shown).await?;
-        Ok(folded)
-    }
-
-    /// Room for a chunk of `len` elements, if `needs`.
-    fn room_to_fold<T: Pod>(&self, len: usize, needs: bool) -> Result<Vec<T>> {
-        self.buffer(Some(if needs { in_chunk::<T>().min(len) } else { 0 }))
     }
 }
 

@@ -2,10 +2,7 @@
 //!
 //! Few elements are piggybacked on the agreement. Of many elements, each member gets the reduction of the
 //! members before it from its predecessor, chunk by chunk. In a flat team this uses
-//! [boards](BoardScan), in other teams a channel. A team of two [folds chunks as they
-//! arrive](Inbound::receive_to_fold).
-
-use std::ops::Range;
+//! [boards](BoardScan), in other teams a channel.
 
 use super::reduce::{ReductionCall, reduction_by_function, reduction_by_op};
 use crate::{
@@ -16,7 +13,7 @@ use crate::{
         elements::{bytes, bytes_mut, sized},
         fold::fold_with,
         op::{fold_of, identity_of},
-        streams::{BoardScan, DataPhase, Inbound, Outbound, in_buffer, in_chunk},
+        streams::{BoardScan, DataPhase, Inbound, Outbound, in_chunk},
         team::{IDLE, Team, poll_once},
     },
 };
@@ -114,19 +111,11 @@ impl Team {
             return scanning.run(header, checked).await;
         }
         if self.board.is_none() {
-            let is_of_two = self.members.len() == 2;
-            let room = match (self.me, is_of_two) {
-                (0, _) => 0,
-                (_, true) => in_buffer::<T>().min(len),
-                (_, false) => 2 * in_chunk::<T>().min(len),
-            };
-            let room = checked.and_then(|()| self.buffer(Some(room)));
+            let chunks = if self.me == 0 { 0 } else { 2 };
+            let room = Some(chunks * in_chunk::<T>().min(len));
+            let room = checked.and_then(|()| self.buffer(room));
             let room = self.agree(header, room).await?;
-            return if is_of_two {
-                self.scan_two_members(data, room, first, &fold).await
-            } else {
-                self.scan_by_channel(data, room, first, &fold).await
-            };
+            return self.scan_by_channel(data, room, first, &fold).await;
         }
         // An element is longer than a slot of the board, and a flat team has no channels. So each member
         // scans a slice for all.
@@ -159,40 +148,6 @@ impl Team {
             }
             Some(_) => blocks.fold_prefix(self.me, data, &fold),
         }
-    }
-
-    /// Scans in a team of two: the second member folds the first one's elements as they arrive. `room`
-    /// holds as many elements as one receive buffer.
-    async fn scan_two_members<T: Pod>(
-        &self,
-        data: &mut [T],
-        mut room: Vec<T>,
-        first: Option<T>,
-        fold: &impl Fn(&mut [T], &[T]),
-    ) -> Result<()> {
-        const CHANNEL: usize = 0;
-        let (other, epoch) = (1 - self.me, self.epochs(1));
-        if self.me == 0 {
-            let mut next = Outbound::new(self, CHANNEL, other, epoch);
-            next.send_to_fold(data).await?;
-            if let Some(first) = first {
-                data.fill(first);
-            }
-            return Ok(());
-        }
-        let mut previous = Inbound::open(self, CHANNEL, other, epoch)?;
-        for mine in data.chunks_mut(in_buffer::<T>()) {
-            let before = &mut room[..mine.len()];
-            let came = |range: Range<usize>, before: &mut [T]| {
-                let mine = &mut mine[range];
-                if first.is_none() {
-                    self.run_user_function(|| fold(before, mine));
-                }
-                mine.copy_from_slice(before);
-            };
-            previous.receive_to_fold(before, came).await?;
-        }
-        Ok(())
     }
 
     /// Receives the reduction of the members before this one from the predecessor, and sends it on with

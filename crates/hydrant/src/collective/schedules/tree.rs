@@ -91,7 +91,7 @@ impl Team {
             let mut children: Vec<_> = (tree.children().rev())
                 .map(|child| Outbound::new(self, child.channel, child.member, epoch))
                 .collect();
-            for piece in data.chunks_mut(self.forwarded()) {
+            for piece in data.chunks_mut(self.piece()) {
                 if let Some(parent) = &mut parent {
                     parent.receive(piece).await?;
                 }
@@ -197,23 +197,15 @@ impl Team {
         })
     }
 
-    /// Bytes that are forwarded at once; no limit if nobody forwards.
-    fn forwarded(&self) -> usize {
-        match self.members.len() {
-            0..=2 => usize::MAX,
-            _ => self.piece(),
-        }
-    }
-
     async fn send_pieces(&self, to: &mut Outbound<'_>, data: &[u8]) -> Result<()> {
-        for piece in data.chunks(self.forwarded()) {
+        for piece in data.chunks(self.piece()) {
             to.send(piece).await?;
         }
         Ok(())
     }
 
     async fn receive_pieces(&self, from: &mut Inbound<'_>, into: &mut [u8]) -> Result<()> {
-        for piece in into.chunks_mut(self.forwarded()) {
+        for piece in into.chunks_mut(self.piece()) {
             from.receive(piece).await?;
         }
         Ok(())
@@ -221,7 +213,7 @@ impl Team {
 
     /// Forwards a block.
     async fn pass(&self, from: &mut Inbound<'_>, to: &mut Outbound<'_>, len: usize) -> Result<()> {
-        let most = self.forwarded();
+        let most = self.piece();
         let mut buffer = vec![0; len.min(most)];
         let mut left = len;
         while left > 0 {

@@ -13,7 +13,7 @@ use super::cleared::Cleared;
 use crate::{
     Error, Result,
     collective::{
-        layout::SLOTS,
+        layout::{CHUNK, SLOTS},
         team::{Team, awaited::Awaited, outside},
     },
 };
@@ -138,6 +138,11 @@ impl<'a> Inbound<'a> {
             other => other,
         }
     }
+}
+
+/// Elements of a chunk.
+pub(in crate::collective) fn in_chunk<T>() -> usize {
+    (CHUNK / size_of::<T>()).max(1)
 }
 
 fn word(epoch: u64, count: usize) -> u64 {

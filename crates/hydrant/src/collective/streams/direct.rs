@@ -16,7 +16,7 @@
 //! written    at the receiver, behind a channel's flag, [unit modulo slots]: number, bytes
 //! ```
 
-use std::{mem, ops::Range, sync::atomic::Ordering::Acquire};
+use std::{mem, sync::atomic::Ordering::Acquire};
 
 use hydrant_conduit::{Key, Remote};
 
@@ -47,8 +47,6 @@ pub(super) struct OutgoingData<'a> {
     data: &'a [u8],
     /// Bytes sent.
     at: usize,
-    /// Most bytes that one unit writes.
-    unit: usize,
     /// The buffer registered from this offset on, or an attempt that found no room.
     buffer: Option<(usize, TransferBuffer<'a>)>,
 }
@@ -58,8 +56,6 @@ pub(super) struct IncomingData<'a> {
     /// The bytes behind the landing.
     rest: &'a mut [u8],
     landing: Option<RegisteredBuffer<'a>>,
-    /// All data is one landing, which stays readable.
-    is_looked_at: bool,
 }
 
 /// A buffer that was registered to be cleared, if there was room.
@@ -134,15 +130,9 @@ impl Inbound<'_> {
 
 impl<'a> OutgoingData<'a> {
     pub(super) fn new(data: &'a [u8]) -> Self {
-        Self::in_units(data, usize::MAX)
-    }
-
-    /// As [`new`](Self::new), for a receiver that reads units of this length as they arrive.
-    pub(super) fn in_units(data: &'a [u8], unit: usize) -> Self {
         Self {
             data,
             at: 0,
-            unit,
             buffer: None,
         }
     }
@@ -208,8 +198,7 @@ impl<'a> OutgoingData<'a> {
     /// `None` if nothing could be written.
     async fn write(&mut self, outbound: &Outbound<'_>, mut place: Remote) -> Result<Option<usize>> {
         let (team, peer) = (outbound.team, outbound.team.members[outbound.to]);
-        let cleared = outbound.cleared.map_or(0, |cleared| cleared.left);
-        let most = cleared.min(self.unit);
+        let most = outbound.cleared.map_or(0, |cleared| cleared.left);
         let Some((buffer, start)) = self.registered(team)? else {
             return Ok(None);
         };
@@ -251,38 +240,11 @@ impl<'a> IncomingData<'a> {
         Self {
             rest: into,
             landing: None,
-            is_looked_at: false,
-        }
-    }
-
-    /// As [`new`](Self::new), where the sender lets this member [clear](Team::clears) the buffer: received
-    /// bytes stay [readable](Self::part).
-    pub(super) fn looked_at(into: &'a mut [u8]) -> Self {
-        Self {
-            is_looked_at: true,
-            ..Self::new(into)
         }
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.left() == 0
-    }
-
-    /// Bytes of the landing that were received.
-    pub(super) fn received(&self) -> usize {
-        self.landing.as_ref().map_or(0, |landing| landing.at)
-    }
-
-    /// A range of the received bytes.
-    ///
-    /// # Panics
-    /// Panics if bytes of the range have not been received.
-    pub(super) fn part(&mut self, range: Range<usize>) -> &mut [u8] {
-        assert!(range.end <= self.received());
-        match &mut self.landing {
-            Some(landing) => landing.buffer.part(range),
-            None => &mut [],
-        }
     }
 
     /// Bytes not received yet.
@@ -302,7 +264,6 @@ impl<'a> IncomingData<'a> {
             let transfer = team.transfer()?;
             // The rest behind it is empty or long enough to be cleared.
             let len = match transfer.registered_at_once().max(DIRECT) {
-                _ if self.is_looked_at => left,
                 most if left - left.min(most) < DIRECT => left,
                 most => most,
             };
@@ -364,9 +325,7 @@ impl<'a> IncomingData<'a> {
         landing.before = before.saturating_sub(came);
         if came == left {
             landing.buffer.mark_unlent();
-            if !self.is_looked_at {
-                self.landing = None;
-            }
+            self.landing = None;
         }
         Ok(())
     }

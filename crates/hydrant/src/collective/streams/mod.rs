@@ -3,7 +3,7 @@
 //! | carrier | files |
 //! |---|---|
 //! | boards, in flat teams | [`board`], [`slots`]: slots in scratch; [`outgoing`], [`incoming`], [`fold`]: one stream; [`set`]: all streams of a phase; [`plans`]: the streams of each collective; [`board_scan`] |
-//! | channels, in other teams | [`channel`]: chunks with credit; [`direct`], [`cleared`]: writes from buffer to buffer; [`shift`], [`channel_fold`] |
+//! | channels, in other teams | [`channel`]: chunks with credit; [`direct`], [`cleared`]: writes from buffer to buffer; [`shift`] |
 //!
 //! Collectives make the streams of a phase by [`plans`] and run them, or open a channel. A stream may call the
 //! agreement, and never a collective.
@@ -11,7 +11,6 @@
 mod board;
 mod board_scan;
 mod channel;
-mod channel_fold;
 mod cleared;
 mod direct;
 mod fold;
@@ -24,7 +23,6 @@ mod slots;
 
 pub(super) use board::Board;
 pub(super) use board_scan::BoardScan;
-pub(super) use channel::{Inbound, Outbound};
-pub(super) use channel_fold::{in_buffer, in_chunk};
+pub(super) use channel::{Inbound, Outbound, in_chunk};
 pub(super) use shift::shift;
 pub(super) use slots::DataPhase;
