@@ -147,6 +147,7 @@ pub(super) fn bytes_in<T>(count: u64) -> usize {
 
 /// # Errors
 /// [`Error::LengthMismatch`].
+#[inline]
 pub(super) fn same_length(what: &'static str, left: usize, right: usize) -> Result<()> {
     if left == right {
         Ok(())

@@ -4,9 +4,9 @@
 //! 0          ledger: state of the owner, and the count of members that dropped the team
 //! lines      of the agreement: [parity][round], written by the sender of the round
 //! flags      one for each channel: units sent, written by the channel's sender, with what it
-//!            [wrote](super::direct) to the receiver's buffer
+//!            [wrote](super::streams) to the receiver's buffer
 //! credits    one for each member, written by that member: units that this member may send it, the last
-//!            agreement in which it found a mismatch, the buffer that it has [cleared](super::direct)
+//!            agreement in which it found a mismatch, the buffer that it has [cleared](super::streams)
 //! piggyback  piggybacked data of the agreement: [parity][round]
 //! slots      of the channels: [channel][slot]
 //! ```
@@ -27,10 +27,10 @@ pub(super) const FRONT: usize = 4 * size_of::<u64>();
 /// Bytes of a chunk in a channel. Where scratch is not mapped, a chunk is four messages. Each fills one
 /// packet on a network with packets of 4096 bytes.
 pub(super) const CHUNK: usize = 4 * (4096 - FRONT);
-/// From this many bytes on, a receiver clears its buffer for data to be [written](super::direct) there.
+/// From this many bytes on, a receiver clears its buffer for data to be [written](super::streams) there.
 pub(super) const DIRECT: usize = 8 * CHUNK;
 /// Bytes that are forwarded at once where data is written directly. Fewer bytes delay the next member less;
-/// more bytes need fewer messages. Data that more than two members fold goes in chunks, so that one is
+/// more bytes need fewer messages. Data that members fold goes in chunks, so that one is
 /// folded while the next arrives.
 pub(super) const PIECE: usize = 16 * CHUNK;
 /// Chunks that a channel holds.

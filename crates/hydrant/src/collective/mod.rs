@@ -1,42 +1,47 @@
 //! Teams, and the collectives of their members.
 //!
-//! # Which file does what
+//! # Which folder does what
 //!
-//! | step | files |
+//! | part | where |
 //! |---|---|
-//! | calls of users | [`all_gather`], [`all_to_all`], [`barrier`], [`broadcast`], [`gather`], [`reduce`], [`reduce_scatter`], [`scan`], [`scatter`], [`split`]; [`non_blocking`] and [`non_blocking_reductions`] begin the same futures; [`job_collective`] for the job itself |
-//! | arguments | [`op`], [`located`], [`kind`]: reductions and types; [`blocks`]: uneven blocks; [`by_team`]: puts and gets by team rank |
-//! | agreement | [`header`]: the call that members compare; [`agree`]: the rounds; [`piggyback`]: short data on them; [`piggybacked_blocks`]: reads and folds that data |
-//! | long data, flat team | [`board`]: slots in scratch; [`streams`]: moves slots; [`stream_plans`]: the streams of each collective; [`board_scan`] |
-//! | long data, other teams | [`channel`]: chunks with credit; [`direct`]: writes from buffer to buffer; [`channel_fold`]; schedules over them: [`tree`], [`exchange`] |
-//! | scratch | [`layout`]: offsets; [`area`]: allocation; [`peer`]: access to other members' scratch; [`stores`]: the same by messages |
-//! | waiting | [`team`]: state and turns; [`awaited`]: the condition waited for; [`queue`]: collectives in the background |
+//! | collectives | [`schedules`]: which member sends which data to which; [`fold`]: the functions that reduce |
+//! | long data | [`streams`]: chunks over boards, channels or direct writes |
+//! | agreement, short data | [`agreement`]: all members make the same call, and piggyback short data |
+//! | members | [`team`]: state, turns, waiting, collectives in the background |
+//! | scratch | [`layout`]: offsets; [`area`]: allocation; [`stores`]: access by messages |
+//! | arguments | [`op`], [`located`], [`kind`]: reductions and types; [`elements`]; [`blocks`]: uneven blocks; [`by_team`]: puts and gets by team rank |
+//!
+//! A part calls those below it in this table, and none above it. But `team` owns the board of a flat team, and
+//! waits for its changes. `schedules` sees of `streams` and `agreement` only what their `mod.rs` names, and methods
+//! that are `pub(in crate::collective)`.
 //!
 //! A *flat* team has 2 to 16 members, and each maps the memory of all others.
 //!
-//! A collective `x` of users has a future `x_async`, which serves blocking and background calls. Where short
-//! data has a fast path without a future, that path is `x_blocking`.
+//! A collective `x` of users has a future `x_async`, which serves blocking and background calls. Both agree on
+//! short data by one future `x_short`. Blocking calls poll it without `x_async` around it: a future that a compiler
+//! makes is moved, which takes a third of the time of a short call.
 //!
 //! # The path of an all-reduce
 //!
-//! [`Team::all_reduce`] (`reduce`) takes the team's turn (`team`) and calls `all_reduce_blocking` (`reduce`).
+//! [`Team::all_reduce`] (`schedules/all_reduce`) takes the team's turn (`team`).
 //!
-//! - **8 B.** `piggyback_blocks_blocking` (`piggybacked_blocks`) runs the rounds of the agreement (`agree`). In a
-//!   flat team the bytes lie inside the lines. In other teams `piggyback` says which blocks go with each round.
-//!   Then `fold_all` (`piggybacked_blocks`) folds the blocks in the order of members.
-//! - **4 KiB** is the most that a flat team piggybacks. The path is the same, but `agree` writes the block to this
-//!   member's scratch, and `fold_all` reads the blocks there. Other teams piggyback as long as all blocks
-//!   together have at most 8 KiB: 4 KiB with two members. Longer data takes the path of 1 MiB.
-//! - **1 MiB** does not fit, so `all_reduce_blocking` polls `all_reduce_async` (`reduce`) once, which waits inside.
-//!   - Flat team: `stream_plans` makes a stream of each member's slice to the member that folds it. `streams` shows
-//!     the first slots early, agrees, and folds slots from `board` as they arrive. A second phase, `share`
-//!     (`exchange`), streams the folded slices to all.
-//!   - Other teams: the members agree without data. `exchange` brings each slice to the member that folds it, over
-//!     `channel`, or by writes of `direct`. `reduce` folds the slice, and `share` (`exchange`) sends it to all.
+//! - **8 B.** `all_reduce_short` makes an agreement with blocks (`agreement/blocks`), which runs the rounds
+//!   (`agreement/rounds`). In a flat team the bytes lie inside the lines. In other teams `agreement/piggyback` says
+//!   which blocks go with each round. Then `fold_all` (`agreement/blocks`) folds the blocks in the order of members.
+//! - **4 KiB** is the most that a flat team piggybacks. The path is the same, but `agreement/messages` writes the
+//!   block to this member's scratch, and `fold_all` reads the blocks there. Other teams piggyback as long as all
+//!   blocks together have at most 8 KiB: 4 KiB with two members. Longer data takes the path of 1 MiB.
+//! - **1 MiB** does not fit, so the call polls `all_reduce_async` once, which waits inside.
+//!   - Flat team: `streams/plans` makes a stream of each member's slice to the member that folds it. `streams/set`
+//!     shows the first slots early, agrees, and folds slots from `streams/board` as they arrive. A second phase,
+//!     `share` (`schedules/exchange`), streams the folded slices to all.
+//!   - Other teams: the members agree without data. `schedules/exchange` brings each slice to the member that folds
+//!     it, over `streams/channel`, or by writes of `streams/direct`. `schedules/slices` folds the slice, and `share`
+//!     sends it to all.
 //!
 //! # Agreement
 //!
-//! [`agree`] is a dissemination (Hensgen, Finkel and Manber, 1988), as in GASNet's barrier. Every member sends
+//! An [`agreement`] is a dissemination (Hensgen, Finkel and Manber, 1988), as in GASNet's barrier. Every member sends
 //! the header of its call: sizes, root and operation. After ⌈log₂ n⌉ rounds every member knows that all are here
 //! and whether all made the same call. A flat team needs one step. A barrier is an agreement without data.
 //! Short blocks are piggybacked: all-gathers by Bruck's algorithm, gathers up a binomial tree, broadcasts and
@@ -47,9 +52,9 @@
 //!
 //! # Blocking calls and calls in the background
 //!
-//! A future awaits words that other members store ([`awaited`]). A blocking call polls its future once, and the
+//! A future awaits words that other members store ([`team::awaited`]). A blocking call polls its future once, and the
 //! poll waits as any other wait does. So it needs neither a waker nor an allocation. A call in the background
-//! leaves its future to the team's [`queue`].
+//! leaves its future to the team's queue.
 //!
 //! # Guarantees
 //!
@@ -73,54 +78,30 @@
 //! memory. So about 30 teams of 4 members, or 35 of 64, exist at once. If a split finds no room, every caller gets
 //! [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 
-mod agree;
-mod all_gather;
-mod all_to_all;
+mod agreement;
 mod area;
-mod barrier;
 mod blocks;
-mod board;
-mod board_scan;
-mod broadcast;
 mod by_team;
-mod channel;
-mod channel_fold;
-mod cleared;
 #[cfg(feature = "num-complex")]
 mod complex;
-mod direct;
 mod elements;
-mod exchange;
-mod gather;
+mod fold;
 #[cfg(feature = "half")]
 mod half_precision;
-mod header;
-mod job_collective;
 mod kind;
 mod layout;
 mod located;
-mod non_blocking;
-mod non_blocking_reductions;
 mod op;
-mod piggyback;
-mod piggybacked_blocks;
-mod reduce;
-mod reduce_scatter;
-mod scan;
-mod scatter;
-mod shift;
-mod split;
+mod schedules;
 mod stores;
-mod stream_plans;
 mod streams;
 mod team;
-mod tree;
 
+pub(crate) use agreement::CollectiveKind;
 pub use blocks::Blocks;
 pub use by_team::ByTeam;
-pub(crate) use header::CollectiveKind;
-pub(crate) use job_collective::JobCollective;
 pub use located::Located;
 pub use op::{Op, Reducible};
+pub(crate) use schedules::JobCollective;
 pub(crate) use stores::Stores;
 pub use team::Team;

@@ -49,33 +49,37 @@ impl Team {
         on: On<'_>,
         awaited: Awaited,
     ) -> Result<()> {
+        poll_fn(|_| self.poll_until(on, awaited)).await
+    }
+
+    /// Waits for a condition in a blocking collective. In the background, checks the condition and leaves it
+    /// to the queue.
+    #[inline]
+    pub(in crate::collective) fn poll_until(
+        &self,
+        on: On<'_>,
+        awaited: Awaited,
+    ) -> Poll<Result<()>> {
         let is_here = || self.has(awaited);
-        if self.state() != QUEUED {
-            let waited = (self.progress).wait(on, For::Flag, is_here);
-            return waited.or_else(|cause| {
-                // Messages that were sent before the end still count.
-                self.progress.drain();
-                if is_here() { Ok(()) } else { Err(cause) }
-            });
-        }
-        poll_fn(|_| {
-            if is_here() {
-                return Poll::Ready(Ok(()));
-            }
+        let outcome = if self.state() != QUEUED {
+            (self.progress).wait(on, For::Flag, is_here)
+        } else if is_here() {
+            Ok(())
+        } else {
             let changes = self.progress.conduit().changes();
             match self.progress.wait_failure(on, For::Flag) {
+                Some(cause) => Err(cause),
                 None => {
                     self.queue.set_awaited(awaited, changes);
-                    Poll::Pending
-                }
-                Some(cause) => {
-                    // Messages that were sent before the end still count.
-                    self.progress.drain();
-                    Poll::Ready(if is_here() { Ok(()) } else { Err(cause) })
+                    return Poll::Pending;
                 }
             }
-        })
-        .await
+        };
+        Poll::Ready(outcome.or_else(|cause| {
+            // Messages that were sent before the end still count.
+            self.progress.drain();
+            if is_here() { Ok(()) } else { Err(cause) }
+        }))
     }
 }
 

@@ -21,8 +21,8 @@ use hydrant_conduit::{Line, Window, memory::Fault};
 
 use super::{
     area::{ScratchArea, ScratchPiece},
-    board::Board,
     layout::{BOARD, BOARD_OF_TWO, LEDGER, Layout},
+    streams::Board,
 };
 use crate::{
     Error, Rank, Result, TeamRank,
@@ -276,11 +276,14 @@ impl Team {
 
     /// Takes the team's turn and runs a collective while the caller waits.
     #[inline]
-    pub(in crate::collective) fn run_blocking<R>(
+    pub(in crate::collective) fn run_blocking<R, F>(
         &self,
         what: &'static str,
-        collective: impl Future<Output = Result<R>>,
-    ) -> Result<R> {
+        collective: impl FnOnce() -> F,
+    ) -> Result<R>
+    where
+        F: Future<Output = Result<R>>,
+    {
         let _turn = self.enter(what, IDLE)?;
         poll_once(collective)
     }
@@ -367,6 +370,18 @@ impl TeamShared {
     pub(in crate::collective) fn state(&self) -> u8 {
         self.turn.load(Relaxed)
     }
+
+    /// Marks that a collective ended here before all of its data arrived. This is final, because a member
+    /// is lost: this member shows nothing [early](Team::may_show_early) any more, and takes part in no
+    /// agreement.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, Relaxed);
+    }
+
+    /// The number of the last agreement.
+    pub(super) fn last_agreement(&self) -> u64 {
+        self.sequence.load(Relaxed)
+    }
 }
 
 impl Drop for TeamShared {
@@ -402,11 +417,11 @@ impl Drop for TeamTurn<'_> {
     }
 }
 
-/// Polls a blocking collective once. The poll waits inside ([`Team::until`]), so that the result is there
-/// afterwards.
+/// Begins a blocking collective and polls it once. The poll waits inside ([`Team::poll_until`]), so that the
+/// result is there afterwards. A future that is made here is not moved, which takes long.
 #[inline]
-pub(in crate::collective) fn poll_once<R>(collective: impl Future<Output = R>) -> R {
-    match pin!(collective).poll(&mut Context::from_waker(Waker::noop())) {
+pub(in crate::collective) fn poll_once<F: Future>(collective: impl FnOnce() -> F) -> F::Output {
+    match pin!(collective()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
         Poll::Pending => unreachable!("a collective that blocks has waited for what it needs"),
     }
