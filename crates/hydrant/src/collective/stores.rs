@@ -119,7 +119,7 @@ impl Route for Stores {
         if done.is_none() {
             return progress.malformed(
                 delivery.from,
-                "a store that fits_piggyback no team's scratch",
+                "a store that does not fit the team's scratch",
             );
         }
         // A message wakes no thread that sleeps while this one polls. The sleeper's side has the fence.

@@ -5,14 +5,14 @@ use super::{CrowdedOut, Engine, GivenUp};
 use crate::{Decisions, Error, Run, Use, strategy::LocalPolicy};
 
 impl Engine {
-    /// Registers memory for good, all of it or none; [`Action::Pinned`] returns the outcome.
+    /// Registers memory for good, all of it or none; [`Action::Pinned`](crate::Action::Pinned) returns the outcome.
     pub fn pin(&mut self, id: u64, run: Run, out: &mut Decisions) {
         self.local.pin(id, run, out);
         self.pump(out);
     }
 
     /// Registers memory for good for the rank's own operations, all of it or none, within
-    /// MAXVICTIM. [`Action::Pinned`] returns the outcome.
+    /// MAXVICTIM. [`Action::Pinned`](crate::Action::Pinned) returns the outcome.
     pub fn keep(&mut self, id: u64, run: Run, out: &mut Decisions) {
         self.local.keep(id, run, out);
         self.pump(out);
@@ -24,8 +24,8 @@ impl Engine {
         self.local.set_reserve()
     }
 
-    /// Holds own memory that [`Hot::hit_local`] did not find, for the own NIC to change it.
-    /// [`Action::Pinned`] returns its key, or a lack of room.
+    /// Holds own memory that [`Hot::hit_local`](crate::Hot::hit_local) did not find, for the own NIC to change it.
+    /// [`Action::Pinned`](crate::Action::Pinned) returns its key, or a lack of room.
     ///
     /// # Errors
     /// [`Error::Overflow`].
@@ -51,7 +51,7 @@ impl Engine {
     }
 
     /// Holds own memory registered for a transfer outside [`begin`](Self::begin), such as one by a
-    /// peer that is told the keys. [`Action::Pinned`] returns the keys, or a lack of room. With
+    /// peer that is told the keys. [`Action::Pinned`](crate::Action::Pinned) returns the keys, or a lack of room. With
     /// `lasts`, the memory stays what it is until [`revoke`](Self::revoke).
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Engine {
     }
 
     /// Registers own memory that is expected to be needed soon, where it is not registered yet.
-    /// [`Action::Pinned`] returns the outcome. Nothing holds the memory then: it is a victim until
+    /// [`Action::Pinned`](crate::Action::Pinned) returns the outcome. Nothing holds the memory then: it is a victim until
     /// an operation uses it.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl Engine {
         run.is_ok_and(|run| self.local.covered(run).is_none() && !self.local.is_changing(run))
     }
 
-    /// Takes own memory back. When [`Action::Revoked`] names `id`, no peer holds a bucket of the
+    /// Takes own memory back. When [`Action::Revoked`](crate::Action::Revoked) names `id`, no peer holds a bucket of the
     /// run and none is registered. `id` is the driver's choice, not in use.
     pub fn revoke(&mut self, id: u64, run: Run, out: &mut Decisions) {
         let (_, target, cx) = &mut self.rooms(out);

@@ -29,7 +29,7 @@ impl Engine {
         }
     }
 
-    /// Decides about an operation that [asked](Hot::ask), holds both sides, and is waited for.
+    /// Decides about an operation that [asked](crate::Hot::ask), holds both sides, and is waited for.
     /// `Some` lets it post at once; then report the time with [`record_hit_time`](Self::record_hit_time). `None`
     /// sends it to the engine.
     pub fn time_hit(&mut self, peer: u32, direction: Direction, len: u64) -> Option<TimedHit> {

@@ -49,7 +49,7 @@ impl Armci {
     /// Puts a section of an array from `src` to `dst` of a process. ARMCI's `PutS`.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::StrideLevels`], [`Error::Number`] for negative strides and counts.
+    /// As [`put`](Self::put); [`Error::StrideLevels`](crate::Error::StrideLevels), [`Error::Number`](crate::Error::Number) for negative strides and counts.
     ///
     /// # Safety
     /// 1. and 2. as [`put`](Self::put), for each run that is read and each run that is written.
