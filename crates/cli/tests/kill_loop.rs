@@ -1,8 +1,8 @@
 //! One rank of a job, killed at some moment: in some situation, on some conduit and by some
-//! strategy, or during the job's start. `cargo xtask kill-loop` does this a hundred times.
+//! strategy, or during the job's start. `cargo xtask kill-loop` does this 25 times, and `cargo xtask full` 300 times.
 //!
 //! `HYDRANT_TEST_SEED` repeats one kill. `HYDRANT_TEST_CONDUIT` chooses the conduit: `smp`,
-//! `smp+pin`, `mixed` (two emulated hosts) or, where there is a device, `verbs`.
+//! `smp+pin`, `mixed` (two pretended hosts) or, where there is a device, `verbs`.
 
 #[path = "../../hydrant/tests/support/situations.rs"]
 mod situations;
@@ -28,6 +28,11 @@ const CONDUITS: [&str; 3] = ["smp", "smp+pin", "mixed"];
 /// Conduits times strategies, all but `paging`: that is for NICs with on-demand paging, which are
 /// simulated.
 const TURNS: usize = CONDUITS.len() * (Strategy::ALL.len() - 1);
+/// The step from the turn of one kill to that of the next. Few kills then reach all strategies, each
+/// on a network with registration.
+const STRIDE: usize = 13;
+// The stride is prime, so as many kills as there are turns have each turn once.
+const _: () = assert!(!TURNS.is_multiple_of(STRIDE));
 /// One kill in this many is during the start.
 const STARTS: u64 = 4;
 /// The interval of jobs whose ranks fork children. The children take no part, and one of each rank outlives it.
@@ -262,7 +267,7 @@ fn fresh_seed(turn: Option<String>) -> u64 {
         // Few digits, so that a person can type the seed again, and enough for all draws.
         let seed = u64::from_le_bytes(bytes) % 100_000_000_000;
         let place = Case::draw(seed).turn;
-        if turn.is_none_or(|turn| turn % TURNS == place) {
+        if turn.is_none_or(|turn| turn * STRIDE % TURNS == place) {
             return seed;
         }
     }
