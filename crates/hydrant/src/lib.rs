@@ -37,9 +37,9 @@
 //! # Networks
 //!
 //! Ranks of one host share memory (`smp`). Ranks of different hosts use RDMA (`verbs`), which was
-//! tried on soft-RoCE only, never on a hardware NIC. `smp+pin` simulates NICs on one host. There is
-//! no network for hosts without RDMA, no access to GPU memory, and no way to join a job after its
-//! start. It runs on Linux.
+//! tried on soft-RoCE only, never on a hardware NIC. `smp+pin` joins ranks of one host by NICs that
+//! threads play. There is no network for hosts without RDMA, no access to GPU memory, and no way to
+//! join a job after its start. It runs on Linux.
 //!
 //! # Features
 //!

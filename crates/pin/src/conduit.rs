@@ -1,4 +1,4 @@
-//! The conduit of ranks whose memory is accessed through simulated NICs.
+//! The conduit of ranks whose memory is accessed through played NICs.
 
 #![allow(unsafe_code)] // implements the contract's unsafe methods
 
@@ -23,7 +23,7 @@ use crate::{
 /// request.
 pub(crate) const INLINE: usize = 128;
 
-/// The conduit of ranks whose memory is accessed through simulated NICs.
+/// The conduit of ranks whose memory is accessed through played NICs.
 pub struct Pinned {
     /// The state that the threads share.
     core: Arc<PinCore>,

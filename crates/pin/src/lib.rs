@@ -26,8 +26,6 @@
 //! The kernel transfers to and from pipes at once, without a worker thread. A write's bytes are in the pipe before
 //! the request is sent, and a read's before the answer is. So a rank that dies leaves nothing half done.
 
-#![allow(unsafe_code)] // a system call that only libc offers
-
 mod area;
 mod bare;
 mod conduit;
@@ -112,6 +110,7 @@ pub fn probe() -> Result<RegistrationCaps, Error> {
 }
 
 /// Disables huge pages for this process.
+#[allow(unsafe_code)] // a system call that only libc offers
 fn disable_huge_pages() {
     // SAFETY: the call changes only how later page faults are served.
     let refused = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0;

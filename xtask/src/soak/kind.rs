@@ -7,10 +7,10 @@ use clap::ValueEnum;
 pub(crate) enum SoakedConduit {
     /// Shared memory.
     Smp,
-    /// Shared memory behind emulated NICs.
+    /// Shared memory behind played NICs.
     #[value(name = "smp+pin")]
     Pinned,
-    /// Two emulated hosts.
+    /// Two pretended hosts.
     Mixed,
     /// A network in virtual time.
     Sim,

@@ -197,7 +197,7 @@ fn buffers() -> Fact {
     )
 }
 
-/// The cost of registration with emulated NICs, or the reason why there are none.
+/// The cost of registration with played NICs, or the reason why there are none.
 fn pinned(found: Result<RegistrationCaps, Error>) -> Fact {
     let meaning = "ranks of one host, whose memory is reached where it is pinned, as by a NIC";
     match found {

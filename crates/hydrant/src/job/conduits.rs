@@ -13,7 +13,7 @@ pub(super) fn smp(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result
     Ok(Box::new(hydrant_smp::attach(bootstrap, &options)?))
 }
 
-/// Attaches the ranks of `bootstrap` by shared memory and simulated NICs, with segments of
+/// Attaches the ranks of `bootstrap` by shared memory and played NICs, with segments of
 /// `segment` bytes.
 #[cfg(feature = "pin")]
 pub(super) fn pinned(
@@ -48,7 +48,7 @@ pub(super) fn joined(
     Ok(Box::new(mixed))
 }
 
-/// Refuses simulated NICs, which are not built in.
+/// Refuses played NICs, which are not built in.
 #[cfg(not(feature = "pin"))]
 pub(super) fn pinned(_: &JobBuilder, _: &mut dyn Bootstrap, _: usize) -> Result<Box<dyn Conduit>> {
     Err(absent("smp+pin", "pin"))

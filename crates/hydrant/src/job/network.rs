@@ -14,7 +14,7 @@ pub(super) enum JobNetwork {
     Auto,
     /// Shared memory.
     Smp,
-    /// Shared memory and simulated NICs.
+    /// Shared memory and played NICs.
     Pinned,
     /// RDMA NICs.
     Verbs,

@@ -218,7 +218,7 @@ impl Progress {
         id: u64,
         settings: &Settings,
     ) -> Self {
-        // Counts the host's ranks, not those whose memory is mapped here. Ranks on simulated NICs
+        // Counts the host's ranks, not those whose memory is mapped here. Ranks on played NICs
         // map no memory but share the cores.
         let ranks_here = conduit.caps().host_ranks as usize;
         let cores = host_cores(settings);

@@ -13,7 +13,7 @@ pub enum ConduitKind {
     Auto,
     /// Shared memory, between ranks of one host.
     Smp,
-    /// Shared memory between ranks of one host, with simulated NICs: messages go by shared memory.
+    /// Shared memory between ranks of one host, with played NICs: messages go by shared memory.
     /// Peers reach memory only where it is registered, and registration really pins it.
     Pinned,
     /// RDMA NICs between any ranks, those of one host included.
@@ -121,7 +121,7 @@ pub enum InterNodeKind {
     /// RDMA NICs.
     #[default]
     Verbs,
-    /// Simulated NICs, between pretended hosts.
+    /// Played NICs, between pretended hosts.
     Pinned,
 }
 

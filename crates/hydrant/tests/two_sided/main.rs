@@ -30,7 +30,7 @@ fn builder() -> JobBuilder {
     builder.heap(16 << 20).conduit(ConduitKind::Smp)
 }
 
-/// A job on simulated NICs, with little memory to register.
+/// A job on played NICs, with little memory to register.
 fn pinned(strategy: Strategy) -> JobBuilder {
     let builder = builder().conduit(ConduitKind::Pinned);
     builder

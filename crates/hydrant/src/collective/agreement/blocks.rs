@@ -265,7 +265,7 @@ impl Team {
     }
 
     /// Returns the part for the other member if there are two: a member's own part needs no message then.
-    /// Without that, an all-to-all of 4 KiB for each took 1.4 times as long on simulated NICs.
+    /// Without that, an all-to-all of 4 KiB for each took 1.4 times as long on played NICs.
     #[inline]
     fn part_for_other<'b>(&self, parts: &'b [u8]) -> Option<&'b [u8]> {
         let each = parts.len() / 2;
