@@ -163,7 +163,7 @@ macro_rules! each_setting {
 
     "HYDRANT_RING_PAYLOAD" ring_payload: Option<usize> = None;
         OrAuto(ByteCount(KIB..=64 * MIB));
-        "the bytes of payload of a ring, of which a message carries a quarter; `auto` is 1 MiB, less from 9 ranks of a host on, and 16 KiB a message (`smp`)";
+        "the payload bytes of a ring, of which a message carries at most a quarter; `auto` is 1 MiB, less from 9 ranks of a host on, with messages of 16 KiB (`smp`)";
         builder bytes: usize => Some(bytes);
 }
 
