@@ -13,7 +13,7 @@ use crate::{MessageScope, error::count};
 
 pub use reductions::*;
 
-/// Joins the job. MessagePassing then work until armci_msg_finalize, even after ARMCI_Finalize. First
+/// Joins the job. Messages then work until armci_msg_finalize, even after ARMCI_Finalize. First
 /// begins MPI, if the program is linked with it and has not begun it. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_init(argc: *mut c_int, argv: *mut *mut *mut c_char) {
