@@ -14,16 +14,19 @@ mod access;
 mod backoff;
 mod caps;
 mod clock;
+mod command_queue;
 mod contract;
 mod error;
 pub mod fork;
 mod forward;
 mod free;
+mod loopback;
 mod membership;
 mod message;
 mod rank;
 mod segments;
 mod sleep;
+mod sleepers;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -34,13 +37,16 @@ pub use access::{Access, AccessKind, Atomic, Key, Local, Permission, Posted, Rem
 pub use backoff::{Backoff, Rest};
 pub use caps::{Atomicity, Caps, Cost, Footprint, RegistrationCaps};
 pub use clock::Clock;
+pub use command_queue::CommandQueue;
 pub use contract::Conduit;
 pub use error::Error;
 pub use forward::Forward;
 pub use free::FreePlaces;
+pub use loopback::Loopback;
 pub use membership::{Membership, Standing, Standings};
 pub use memory::{Line, Window, Word32};
 pub use message::{Delivery, Message, OwnedMessage, ReplyPort, Sent, Sink};
 pub use rank::Rank;
 pub use segments::Segments;
 pub use sleep::{Sleep, Sleeper, WakeWord};
+pub use sleepers::{Listens, Sleepers, Waiter, WakeCause};

@@ -8,7 +8,7 @@
 //! - [`family`]: the test itself is the launcher. It hears every line of a rank and answers it, and
 //!   so controls the order of events.
 //!
-//! [`ranks`] are threads. [`forked`] makes children that are not ranks. [`left_behind`] looks for
+//! [`layout`] compares bindings with a C compiler. [`ranks`] are threads. [`forked`] makes children that are not ranks. [`left_behind`] looks for
 //! remains of a job on the host.
 //!
 //! Only tests import this crate. It is on no floor, and imports only `launch`.
@@ -16,6 +16,7 @@
 pub mod family;
 pub mod forked;
 pub mod launcher;
+pub mod layout;
 pub mod left_behind;
 pub mod ranks;
 mod role;

@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use hydrant_conduit::{Backoff, Error, Posted, Rank, Ticket};
+use hydrant_conduit::{Backoff, Error, Posted, Rank, Sleepers, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
@@ -26,7 +26,6 @@ use crate::{
     ffi,
     nic::{CompletionChannel, CompletionQueue, QueuePair, blank},
     peers::{OWN_TICKET, Peers},
-    sleepers::Sleepers,
 };
 
 /// How many polls a waiter makes for its operation before it does anything else: about as long as a

@@ -13,9 +13,9 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, AccessKind, Atomic, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message,
-    Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord,
-    Window, memory::Place as Memory,
+    Access, AccessKind, Atomic, Caps, Clock, Conduit, Error, Footprint, Key, Listens, Membership,
+    Message, Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing,
+    WakeCause, WakeWord, Window, memory::Place as Memory,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -28,7 +28,6 @@ use crate::{
     message::{self, MessageRole},
     nic::MemoryRegion,
     shared::VerbsShared,
-    sleepers::{Listens, WakeCause},
     table,
 };
 
@@ -300,8 +299,7 @@ unsafe impl Conduit for Verbs {
         shared.endpoint.caps().check(message)?;
         shared.peers.standings().present(peer)?;
         if peer == shared.endpoint.rank() {
-            let own = shared.peers.get(peer).credits();
-            let sent = shared.loopback.send(own, shared.endpoint.window(), message);
+            let sent = shared.loopback.send(shared.endpoint.window(), message);
             if sent == Sent::Yes {
                 shared.completions.sleepers().wake_listening();
             }
@@ -335,6 +333,9 @@ unsafe impl Conduit for Verbs {
     }
 
     fn handled(&self, peer: Rank) -> (u64, u64) {
+        if peer == self.shared.endpoint.rank() {
+            return self.shared.loopback.progress();
+        }
         match self.shared.peers.existing(peer.0) {
             Some(peer) => peer.credits().await_handled(),
             None => (0, 0),

@@ -106,7 +106,7 @@ impl VerbsInbox {
                 sink.complete(ticket, outcome);
             }
         }
-        count += (shared.loopback).deliver(&shared.endpoint, &shared.peers, sink);
+        count += (shared.loopback).deliver(shared.endpoint.rank(), shared.endpoint.caps(), sink);
         if let Some(retired) = retired {
             self.release_retired(shared, retired, arrived == 0);
         }

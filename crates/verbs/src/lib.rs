@@ -48,7 +48,6 @@ mod gid;
 mod inbox;
 mod inline_copies;
 mod library;
-mod loopback;
 mod memlock;
 mod message;
 mod nic;
@@ -57,7 +56,6 @@ mod peers;
 mod probe;
 mod result_words;
 mod shared;
-mod sleepers;
 mod slots;
 mod table;
 

@@ -5,14 +5,13 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-use hydrant_conduit::Error;
+use hydrant_conduit::{Error, Loopback};
 
 use crate::{
     completions::Completions,
     connection::SendPool,
     datagrams::Datagrams,
     endpoint::Endpoint,
-    loopback::Loopback,
     peers::{IncomingPairs, Peers},
     table::ExtentTable,
 };

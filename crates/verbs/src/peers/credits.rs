@@ -10,8 +10,7 @@ use crate::message::more_handled;
 /// Counts of requests between this rank and one peer, in both directions.
 #[derive(Default)]
 pub(crate) struct Credits {
-    /// Requests sent to the peer. The sender writes it with the connection locked, or with the
-    /// queue of the loopback locked for the rank itself.
+    /// Requests sent to the peer. The sender writes it with the connection locked.
     sent: AtomicU64,
     /// How many of them the peer has reported as handled.
     handled: AtomicU64,
@@ -69,12 +68,6 @@ impl Credits {
         if more <= sent.wrapping_sub(old) {
             self.handled.fetch_max(old + more, Relaxed);
         }
-    }
-
-    /// Counts a request of this rank to itself as handled.
-    #[inline]
-    pub(crate) fn note_own_handled(&self) {
-        self.handled.fetch_add(1, Relaxed);
     }
 
     /// Counts a request of the peer as handled here.

@@ -15,11 +15,11 @@ use std::{
     },
 };
 
-use hydrant_conduit::{Error, Rank, Standing, Standings, Ticket};
+use hydrant_conduit::{CommandQueue, Error, Rank, Standing, Standings, Ticket};
 use parking_lot::Mutex;
 
 use crate::{
-    commands::{CommandQueue, ControlCommand},
+    commands::ControlCommand,
     connection::{Connection, RdmaAccess, RdmaOperation, SendPool},
     message::Immediate,
     slots::SendSlot,
@@ -37,7 +37,7 @@ pub(crate) struct Peers {
     /// Send slots, result words and the count of posted requests, shared by all connections.
     pool: SendPool,
     /// Commands to the control thread: connections to make, peers to declare lost.
-    commands: CommandQueue,
+    commands: CommandQueue<ControlCommand>,
     /// Ranks whose connections wait for the doorbell. Each is listed once: its connection is
     /// `listed`.
     doorbells_due: Mutex<Vec<u32>>,
@@ -85,7 +85,7 @@ impl Peers {
         &self.pool
     }
 
-    pub(crate) fn commands(&self) -> &CommandQueue {
+    pub(crate) fn commands(&self) -> &CommandQueue<ControlCommand> {
         &self.commands
     }
 

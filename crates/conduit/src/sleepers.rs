@@ -1,10 +1,10 @@
-//! Sleeping threads, and how the NIC, other threads and peers wake them.
+//! Sleeping threads of conduits over networks, and how arrivals, other threads and peers wake them.
 //!
-//! Every sleeper has its own eventfd, and polls the completion channel beside it. The channel gives
-//! an event to one reader only. So that reader wakes all others. A thread that takes completions
+//! Every sleeper has its own eventfd, and polls the descriptor of the network beside it. A
+//! descriptor may give an event to one reader only. So that reader wakes all others. A thread that takes completions
 //! without sleeping wakes them, too, because it may have taken those that they sleep for.
 //!
-//! A thread that goes to sleep arms both completion queues, polls once more, and waits.
+//! A thread that goes to sleep arms its completion queues, polls once more, and waits.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -15,19 +15,20 @@ use std::{
     time::Duration,
 };
 
-use hydrant_conduit::Error;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use crate::Error;
+
 /// All threads that sleep or are about to.
-#[derive(Default)]
-pub(crate) struct Sleepers {
+#[derive(Debug, Default)]
+pub struct Sleepers {
     list: Mutex<SleeperList>,
     /// How many of them listen for arrivals.
     listening: AtomicUsize,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct SleeperList {
     /// The eventfd of each sleeper, and whether it listens for arrivals.
     waiters: Vec<(Arc<OwnedFd>, Listens)>,
@@ -37,13 +38,16 @@ struct SleeperList {
 
 /// The wake-ups that a sleeper wants: those by arrivals, too, or only explicit ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Listens {
+pub enum Listens {
+    /// By arrivals, too.
     Yes,
+    /// Only explicit ones.
     No,
 }
 
 /// A thread registered as a sleeper, until dropped.
-pub(crate) struct Waiter<'a> {
+#[derive(Debug)]
+pub struct Waiter<'a> {
     all: &'a Sleepers,
     /// The eventfd that it sleeps on. Other threads write to it to wake the sleeper.
     event: Arc<OwnedFd>,
@@ -52,7 +56,7 @@ pub(crate) struct Waiter<'a> {
 
 /// The cause of a wake-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WakeCause {
+pub enum WakeCause {
     /// The completion channel has an event.
     Channel,
     /// Another thread woke the sleeper, or its timeout expired.
@@ -61,7 +65,10 @@ pub(crate) enum WakeCause {
 
 impl Sleepers {
     /// Registers this thread as a sleeper: from now on, wake-ups reach it.
-    pub(crate) fn enter(&self, listens: Listens) -> Result<Waiter<'_>, Error> {
+    ///
+    /// # Errors
+    /// [`Error::System`] if the process has no descriptor left.
+    pub fn enter(&self, listens: Listens) -> Result<Waiter<'_>, Error> {
         let spare = self.list().spare.pop();
         let event = match spare {
             Some(event) => event,
@@ -87,16 +94,21 @@ impl Sleepers {
     }
 
     /// Wakes all sleepers.
-    pub(crate) fn wake_all(&self) {
+    pub fn wake_all(&self) {
         for (event, _) in &self.list().waiters {
             notify(event);
         }
     }
 
+    /// Returns true if a thread sleeps until something arrives, or is about to.
+    pub fn are_listening(&self) -> bool {
+        self.listening.load(SeqCst) > 0
+    }
+
     /// Wakes the sleepers that listen for arrivals, after the caller took something that they may
     /// wait for.
     #[inline]
-    pub(crate) fn wake_listening(&self) {
+    pub fn wake_listening(&self) {
         // A sleeper registers before its last check. This fence orders the caller's news before the
         // look for sleepers.
         fence(SeqCst);
@@ -120,11 +132,7 @@ impl Sleepers {
 
 impl Waiter<'_> {
     /// Sleeps until woken, until `channel` has an event, or until the timeout.
-    pub(crate) fn sleep(
-        &self,
-        channel: Option<BorrowedFd<'_>>,
-        timeout: Option<Duration>,
-    ) -> WakeCause {
+    pub fn sleep(&self, channel: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> WakeCause {
         let mut fds = vec![PollFd::from_borrowed_fd(self.event.as_fd(), PollFlags::IN)];
         fds.extend(channel.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
@@ -137,7 +145,7 @@ impl Waiter<'_> {
     }
 
     /// Wakes the other listening sleepers, after this thread took the event of the channel.
-    pub(crate) fn notify_others(&self) {
+    pub fn notify_others(&self) {
         self.all.wake_listening_except(Some(&self.event));
     }
 }

@@ -1,46 +1,47 @@
-//! Messages of a rank to itself.
+//! Messages of a rank to itself, for conduits over networks.
 
 use std::{
     collections::VecDeque,
     sync::atomic::{
-        AtomicUsize,
-        Ordering::{Acquire, Release},
+        AtomicU64, AtomicUsize,
+        Ordering::{AcqRel, Acquire, Release},
     },
 };
 
-use hydrant_conduit::{Error, Message, OwnedMessage, ReplyPort, Sent, Sink};
 use parking_lot::Mutex;
 
-use crate::{
-    endpoint::Endpoint,
-    peers::{Credits, Peers},
-};
+use crate::{Caps, Error, Message, OwnedMessage, Rank, ReplyPort, Sent, Sink};
 
 /// Most deliveries of one poll.
 const MAX_DELIVERIES: usize = 64;
 
-#[derive(Default)]
-pub(crate) struct Loopback {
-    /// Filled by any thread, delivered by the thread that polls, in order. True marks a request.
+/// The messages of a rank to itself that were not delivered yet.
+#[derive(Debug, Default)]
+pub struct Loopback {
+    /// Filled by any thread, delivered by the thread that polls, in order. True for requests.
     queue: Mutex<VecDeque<(bool, OwnedMessage)>>,
     /// The length of the queue. Stored while the queue is locked.
     count: AtomicUsize,
+    /// Requests sent.
+    sent: AtomicU64,
+    /// Requests handled.
+    handled: AtomicU64,
 }
 
 impl Loopback {
     /// Sends a message to this rank. The caller has checked the message.
-    pub(crate) fn send(&self, own: &Credits, window: u32, message: &Message<'_>) -> Sent {
+    pub fn send(&self, window: u32, message: &Message<'_>) -> Sent {
         let mut queue = self.queue.lock();
-        if own.is_full(window) {
+        let (handled, sent) = self.progress();
+        if sent - handled >= u64::from(window) {
             return Sent::Full;
         }
-        own.note_sent();
+        self.sent.fetch_add(1, AcqRel);
         queue.push_back((true, OwnedMessage::new(message)));
         self.count.store(queue.len(), Release);
         Sent::Yes
     }
 
-    #[inline]
     fn take(&self) -> Option<(bool, OwnedMessage)> {
         if self.is_empty() {
             return None;
@@ -51,15 +52,20 @@ impl Loopback {
         message
     }
 
+    /// Returns true if no message waits.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.count.load(Acquire) == 0
+    }
+
+    /// Returns how many requests were handled, and how many were sent.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.handled.load(Acquire), self.sent.load(Acquire))
     }
 
     /// Delivers the queued messages. Returns how many.
     #[inline]
-    pub(crate) fn deliver(&self, endpoint: &Endpoint, peers: &Peers, sink: &mut dyn Sink) -> usize {
-        let rank = endpoint.rank();
+    pub fn deliver(&self, rank: Rank, caps: &Caps, sink: &mut dyn Sink) -> usize {
         let mut count = 0;
         while count < MAX_DELIVERIES
             && let Some((is_request, message)) = self.take()
@@ -70,18 +76,13 @@ impl Loopback {
                 let what = "its kind is unknown";
                 sink.malformed(Error::Malformed { peer: rank, what });
             } else if is_request {
-                sink.request(
-                    delivery,
-                    &mut LoopbackReplyPort {
-                        endpoint,
-                        loopback: self,
-                    },
-                );
+                let loopback = self;
+                sink.request(delivery, &mut LoopbackReplyPort { caps, loopback });
             } else {
                 sink.reply(delivery);
             }
             if is_request {
-                peers.get(rank).credits().note_own_handled();
+                self.handled.fetch_add(1, AcqRel);
             }
         }
         count
@@ -89,17 +90,16 @@ impl Loopback {
 }
 
 struct LoopbackReplyPort<'a> {
-    endpoint: &'a Endpoint,
+    caps: &'a Caps,
     loopback: &'a Loopback,
 }
 
 impl ReplyPort for LoopbackReplyPort<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
-        self.endpoint.caps().check(message)?;
-        let Loopback { queue, count } = self.loopback;
-        let mut queue = queue.lock();
+        self.caps.check(message)?;
+        let mut queue = self.loopback.queue.lock();
         queue.push_back((false, OwnedMessage::new(message)));
-        count.store(queue.len(), Release);
+        self.loopback.count.store(queue.len(), Release);
         Ok(())
     }
 }
