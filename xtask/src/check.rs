@@ -150,7 +150,13 @@ impl Check {
             }
             Check::Fuzz(_) => &[Tool::Cc, Tool::Cxx],
             Check::Deny => &[Tool::CargoDeny],
-            Check::Unit(_) => &[Tool::Cc, Tool::Nextest, Tool::IbverbsHeader],
+            Check::Unit(_) => &[
+                Tool::Cc,
+                Tool::Nextest,
+                Tool::IbverbsHeader,
+                Tool::Libfabric,
+                Tool::LibfabricHeaders,
+            ],
             Check::KillLoop { .. } => &[Tool::Cc, Tool::Nextest],
             Check::Verbs { .. } => verbs::TOOLS,
             Check::Instructions => &[Tool::Cc, Tool::Valgrind, Tool::GungraunRunner],

@@ -64,6 +64,10 @@ pub(crate) enum Tool {
     IbverbsHeader,
     /// The part of libibverbs that knows soft-RoCE.
     IbverbsProviders,
+    /// The network library whose providers the conduit `ofi` uses.
+    Libfabric,
+    /// The headers that the bindings of libfabric are compared with.
+    LibfabricHeaders,
     /// The programs that measure bare RDMA.
     Perftest,
     /// The client that goes from one host of a cluster to another.
@@ -97,7 +101,7 @@ impl fmt::Display for ToolSource {
 
 impl Tool {
     /// All tools, in the order of installation: the crates need the compiler.
-    pub(crate) const ALL: [Tool; 27] = [
+    pub(crate) const ALL: [Tool; 29] = [
         Tool::Cc,
         Tool::Cxx,
         Tool::Hydra,
@@ -114,6 +118,8 @@ impl Tool {
         Tool::IbverbsUtils,
         Tool::IbverbsHeader,
         Tool::IbverbsProviders,
+        Tool::Libfabric,
+        Tool::LibfabricHeaders,
         Tool::Perftest,
         Tool::SshClient,
         Tool::Rustfmt,
@@ -155,6 +161,8 @@ impl Tool {
             Tool::IbverbsUtils => "ibv_devinfo",
             Tool::IbverbsHeader => "infiniband/verbs.h",
             Tool::IbverbsProviders => "libibverbs' driver of soft-RoCE",
+            Tool::Libfabric => "libfabric",
+            Tool::LibfabricHeaders => "rdma/fabric.h",
             Tool::Perftest => "perftest",
             Tool::SshClient => "ssh and ssh-keygen",
         }
@@ -177,6 +185,8 @@ impl Tool {
             Tool::IbverbsUtils => ToolSource::Apt("ibverbs-utils"),
             Tool::IbverbsHeader => ToolSource::Apt("libibverbs-dev"),
             Tool::IbverbsProviders => ToolSource::Apt("ibverbs-providers"),
+            Tool::Libfabric => ToolSource::Apt("libfabric1"),
+            Tool::LibfabricHeaders => ToolSource::Apt("libfabric-dev"),
             Tool::Perftest => ToolSource::Apt("perftest"),
             Tool::SshClient => ToolSource::Apt("openssh-client"),
             Tool::Rustfmt => ToolSource::Component("rustfmt"),
@@ -237,10 +247,25 @@ impl Tool {
             Tool::IbverbsUtils => on_path("ibv_devinfo") && on_path("ibv_rc_pingpong"),
             Tool::IbverbsHeader => Path::new("/usr/include/infiniband/verbs.h").is_file(),
             Tool::IbverbsProviders => Path::new("/etc/libibverbs.d/rxe.driver").is_file(),
+            Tool::Libfabric => has_libfabric(),
+            Tool::LibfabricHeaders => Path::new("/usr/include/rdma/fabric.h").is_file(),
             Tool::Perftest => on_path("ib_write_lat"),
             Tool::SshClient => on_path("ssh") && on_path("ssh-keygen"),
         }
     }
+}
+
+/// True if the dynamic linker would find libfabric.
+fn has_libfabric() -> bool {
+    let folders = [
+        "/usr/lib",
+        "/usr/lib64",
+        "/usr/local/lib",
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+    ];
+    let file = |folder: &&str| Path::new(folder).join("libfabric.so.1").exists();
+    folders.iter().any(file)
 }
 
 /// The oldest Rust that the crates promise to compile with.

@@ -63,6 +63,9 @@ pub struct RegistrationCaps {
     /// True if a registration stays valid when its addresses are unmapped and mapped anew.
     /// Otherwise memory that may be unmapped unseen is not kept registered after its use.
     pub follows_mapping: bool,
+    /// True if the NIC needs own memory registered, too. Otherwise the local key of an access may be [`Key::ANY`], and
+    /// the memory is in use until the operation has ended.
+    pub local: bool,
     /// The most bytes of an inline write, whose source needs no registration: its local key is
     /// [`Key::ANY`]. The NIC takes the bytes with the request. The caller may reuse the source as
     /// soon as the operation was posted, even if the request has to wait or to be repeated. That is

@@ -38,14 +38,15 @@
 //!
 //! Ranks of one host share memory (`smp`). Ranks of different hosts use RDMA (`verbs`), which was
 //! tried on soft-RoCE only, never on a hardware NIC. `smp+pin` joins ranks of one host by NICs that
-//! threads play. There is no network for hosts without RDMA, no access to GPU memory, and no way to
-//! join a job after its start. It runs on Linux.
+//! threads play. Hosts without RDMA use a provider of libfabric (`ofi`), such as TCP. There is no access to
+//! GPU memory, and no way to join a job after its start. It runs on Linux.
 //!
 //! # Features
 //!
 //! | feature | by default | for |
 //! |---|---|---|
 //! | `verbs` | yes | RDMA NICs; libibverbs is opened at run time, and need not be there |
+//! | `ofi` | yes | any network with a provider of libfabric, such as TCP; it is opened at run time, and need not be there |
 //! | `pin` | yes | `smp+pin`: registration as on RDMA, on one host without RDMA |
 //! | `log` | yes | `log_to_stderr`, for programs without a `tracing` subscriber of their own |
 //! | `half`, `num-complex` | yes | reductions of 16-bit floats and of complex numbers |

@@ -478,7 +478,8 @@ fn namespaces() {
     let one = [("HYDRANT_HOST_ID", "one")];
     // The options of `unshare`, the settings, and the parts of the error.
     type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
-    let cases: [Case<'_>; 6] = [
+    let rdma = [("HYDRANT_INTER_NODE", "verbs")];
+    let cases: [Case<'_>; 7] = [
         (&["--net"], &[("HYDRANT_CONDUIT", "smp")], &[network]),
         (
             &["--pid", "--fork"],
@@ -493,13 +494,19 @@ fn namespaces() {
         ),
         (
             &["--net"],
-            &[],
+            &rdma,
             &["RDMA", "rank 0 on", "rank 1 on", "network namespace"],
         ),
         (
             &["--pid", "--fork"],
-            &[],
+            &rdma,
             &["RDMA", "rank 0 on", "rank 1 on"],
+        ),
+        // Nothing leads from one network namespace to the other.
+        (
+            &["--net"],
+            &[],
+            &["RDMA", "libfabric", "rank 0 on", "rank 1 on"],
         ),
     ];
     for (options, variables, pieces) in cases {
@@ -520,6 +527,17 @@ fn namespaces() {
             !text.contains("is lost"),
             "{options:?} {variables:?}: {text}"
         );
+    }
+    // The network of one host joins ranks of two PID namespaces, if libfabric is there.
+    let has_libfabric = hydrant::settings::fabric_endpoints(&hydrant::Settings::new()).is_ok();
+    let pids = ["--pid", "--fork"];
+    let may = Command::new("unshare").args(pids).arg("true").output();
+    if has_libfabric && !has_rdma && may.is_ok_and(|output| output.status.success()) {
+        let role = [&["apart"], &pids[..]].concat();
+        let ended = output(&mut launcher::command(2, &role), &[]);
+        assert_says(&ended, 0, &[]);
+    } else {
+        eprintln!("skipped: libfabric between PID namespaces");
     }
 }
 

@@ -48,6 +48,7 @@ impl MeasuredCosts {
             max_extent: MOST_BYTES,
             max_bytes: self.bytes as usize,
             follows_mapping: false,
+            local: true,
             inline,
         }
     }

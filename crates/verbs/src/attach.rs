@@ -319,6 +319,7 @@ fn registration(addresses: &[EndpointAddress], parameters: &JobParameters) -> Re
         max_extent: least(&|address| address.extent_bytes).min(1 << 40),
         max_bytes: least(&share),
         follows_mapping: false,
+        local: true,
         inline: least(&|address| address.inline.into()),
     }
 }

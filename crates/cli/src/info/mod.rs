@@ -144,6 +144,7 @@ fn conduits() -> impl Iterator<Item = Fact> {
         fact("smp", "available", "ranks of one host, by shared memory"),
         pinned(hydrant_pin::probe()),
         verbs(),
+        ofi(),
         fact(
             "sim",
             "available",
@@ -175,6 +176,21 @@ fn verbs() -> Fact {
         Err(why) => verbs(format!(
             "available: {ports}; what registration costs is not known: {why}"
         )),
+    }
+}
+
+/// The endpoints of libfabric that a job here may use, or the reason why there are none.
+fn ofi() -> Fact {
+    let ofi = |value: String| {
+        fact(
+            "ofi",
+            value,
+            "TCP between any hosts, and fabrics, by libfabric",
+        )
+    };
+    match hydrant::settings::fabric_endpoints(&Settings::of_env()) {
+        Ok(endpoints) => ofi(format!("available: {}", endpoints.join("; "))),
+        Err(why) => ofi(format!("absent: {why}")),
     }
 }
 

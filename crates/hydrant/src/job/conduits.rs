@@ -36,8 +36,32 @@ pub(super) fn verbs(
     Ok(Box::new(hydrant_verbs::attach(bootstrap, &options)?))
 }
 
+/// Attaches the ranks of `bootstrap` by libfabric, with segments of `segment` bytes.
+#[cfg(feature = "ofi")]
+pub(super) fn ofi(
+    builder: &JobBuilder,
+    bootstrap: &mut dyn Bootstrap,
+    segment: usize,
+) -> Result<Box<dyn Conduit>> {
+    let options = ofi_options(builder, segment);
+    Ok(Box::new(hydrant_ofi::attach(bootstrap, &options)?))
+}
+
+/// Returns true if this rank has a port for RDMA.
+#[cfg(feature = "verbs")]
+pub(super) fn has_rdma(builder: &JobBuilder) -> bool {
+    let settings = &builder.settings;
+    hydrant_verbs::ports(&settings.verbs_device, settings.verbs_gid).is_ok()
+}
+
+/// Returns false, because RDMA is not built in.
+#[cfg(not(feature = "verbs"))]
+pub(super) fn has_rdma(_: &JobBuilder) -> bool {
+    false
+}
+
 /// Joins the conduit within each host with the one between them.
-#[cfg(any(feature = "verbs", feature = "pin"))]
+#[cfg(any(feature = "verbs", feature = "ofi", feature = "pin"))]
 pub(super) fn joined(
     bootstrap: &mut dyn Bootstrap,
     hosts: &[u32],
@@ -60,15 +84,21 @@ pub(super) fn verbs(_: &JobBuilder, _: &mut dyn Bootstrap, _: usize) -> Result<B
     Err(absent("verbs", "verbs"))
 }
 
+/// Refuses libfabric, which is not built in.
+#[cfg(not(feature = "ofi"))]
+pub(super) fn ofi(_: &JobBuilder, _: &mut dyn Bootstrap, _: usize) -> Result<Box<dyn Conduit>> {
+    Err(absent("ofi", "ofi"))
+}
+
 /// Refuses several hosts, because no network between them is built in.
-#[cfg(not(any(feature = "verbs", feature = "pin")))]
+#[cfg(not(any(feature = "verbs", feature = "ofi", feature = "pin")))]
 pub(super) fn joined(
     _: &mut dyn Bootstrap,
     _: &[u32],
     name: &'static str,
     _: [Box<dyn Conduit>; 2],
 ) -> Result<Box<dyn Conduit>> {
-    Err(absent(name, "verbs"))
+    Err(absent(name, "ofi"))
 }
 
 /// Returns the bytes of the segment of a rank.
@@ -78,7 +108,7 @@ pub(super) fn segment(builder: &JobBuilder) -> usize {
 
 /// The error of a conduit that is not built in.
 #[cfg_attr(
-    all(feature = "verbs", feature = "pin"),
+    all(feature = "verbs", feature = "ofi", feature = "pin"),
     expect(dead_code, reason = "every conduit is built in")
 )]
 fn absent(conduit: &str, feature: &str) -> Error {
@@ -110,6 +140,22 @@ fn verbs_options(builder: &JobBuilder, segment: usize) -> hydrant_verbs::VerbsOp
         ack_timeout: settings.verbs_ack_timeout,
         window: settings.verbs_window,
         peer_timeout: (!settings.peer_timeout.is_zero()).then_some(settings.peer_timeout),
+        ..usual
+    }
+}
+
+#[cfg(feature = "ofi")]
+fn ofi_options(builder: &JobBuilder, segment: usize) -> hydrant_ofi::OfiOptions {
+    let settings = &builder.settings;
+    let usual = hydrant_ofi::OfiOptions::default();
+    hydrant_ofi::OfiOptions {
+        segment,
+        extents: settings.extents.unwrap_or(usual.extents),
+        provider: settings.ofi_provider.clone(),
+        interface: settings.ofi_interface.clone(),
+        window: settings.ofi_window,
+        peer_timeout: (!settings.peer_timeout.is_zero()).then_some(settings.peer_timeout),
+        join_timeout: settings.join_timeout,
         ..usual
     }
 }

@@ -24,8 +24,9 @@ pub(super) fn attach(
     if hosts.iter().all(|host| *host == 0) {
         return conduits::smp(builder, bootstrap);
     }
+    let kind = inter_node(builder, bootstrap)?;
     if (0..).zip(&hosts).all(|(rank, host)| rank == *host) {
-        return inter(builder, bootstrap, &hosts, conduits::segment(builder));
+        return inter(builder, bootstrap, kind, &hosts, conduits::segment(builder));
     }
     let here = hosts[bootstrap.rank() as usize];
     let mates = (0..).zip(&hosts).filter(|(_, host)| **host == here);
@@ -36,9 +37,10 @@ pub(super) fn attach(
         Error::PeerLost(mate) => Error::PeerLost(Rank(mates[mate.index()])),
         other => other,
     })?;
-    let inter = inter(builder, bootstrap, &hosts, NO_SEGMENT)?;
-    let name = match builder.settings.inter_node {
+    let inter = inter(builder, bootstrap, kind, &hosts, NO_SEGMENT)?;
+    let name = match kind {
         InterNodeKind::Verbs => "smp/verbs",
+        InterNodeKind::Auto | InterNodeKind::Ofi => "smp/ofi",
         InterNodeKind::Pinned => "smp/smp+pin",
     };
     conduits::joined(bootstrap, &hosts, name, [intra, inter])
@@ -58,29 +60,56 @@ fn hosts(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<Vec<u32>
     Ok(hydrant_launch::hosts(bootstrap, &id)?)
 }
 
+/// Returns the network between hosts that all ranks use. Collective if the setting leaves the choice.
+fn inter_node(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<InterNodeKind> {
+    const KEY: &str = "rdma";
+    const CHOICE: &str = "inter-node";
+    if builder.settings.inter_node != InterNodeKind::Auto {
+        return Ok(builder.settings.inter_node);
+    }
+    bootstrap.put(KEY, &[conduits::has_rdma(builder).into()])?;
+    bootstrap.fence()?;
+    if bootstrap.rank() == 0 {
+        let mut all = true;
+        for rank in 0..bootstrap.size() {
+            all &= bootstrap.get(rank, KEY)? == [1];
+        }
+        bootstrap.put(CHOICE, &[all.into()])?;
+    }
+    bootstrap.fence()?;
+    let all = bootstrap.get(0, CHOICE)? == [1];
+    Ok(if all {
+        InterNodeKind::Verbs
+    } else {
+        InterNodeKind::Ofi
+    })
+}
+
 /// Attaches the network between hosts, with segments of `segment` bytes.
 fn inter(
     builder: &JobBuilder,
     bootstrap: &mut dyn Bootstrap,
+    kind: InterNodeKind,
     hosts: &[u32],
     segment: usize,
 ) -> Result<Box<dyn Conduit>> {
-    let kind = builder.settings.inter_node;
     let attached = match kind {
         InterNodeKind::Pinned => {
-            #[cfg(feature = "verbs")]
+            #[cfg(feature = "pin")]
             if bootstrap.rank() == 0 {
                 (builder.settings).warn_unused("HYDRANT_PEER_TIMEOUT", NOBODY_ASKS);
             }
             conduits::pinned(builder, bootstrap, segment)
         }
         InterNodeKind::Verbs => conduits::verbs(builder, bootstrap, segment),
+        InterNodeKind::Auto | InterNodeKind::Ofi => conduits::ofi(builder, bootstrap, segment),
     };
     attached.map_err(|error| match error {
         Error::Conduit(conduit::Error::Unreachable(cause)) => {
             let needed = match kind {
                 InterNodeKind::Pinned => PRETENDED,
                 InterNodeKind::Verbs => NEEDED,
+                InterNodeKind::Auto | InterNodeKind::Ofi => NEITHER,
             };
             let placement = hydrant_launch::placement(bootstrap, hosts);
             let cause = format!("{placement}: {needed} ({cause})");
@@ -95,13 +124,19 @@ const NEEDED: &str = "ranks of different hosts are joined by RDMA (HYDRANT_INTER
                       not there; ranks of one kernel share memory in one PID and network namespace, \
                       if HYDRANT_HOST_ID does not say otherwise";
 
+/// The same where the ranks use libfabric.
+const NEITHER: &str = "ranks of different hosts are joined by RDMA, for which each needs a port, or by libfabric \
+                       (Debian: apt install libfabric1), which they use here and which does not work; \
+                       ranks of one kernel share memory in one PID and network namespace, \
+                       if HYDRANT_HOST_ID does not say otherwise";
+
 /// The same where the setting names the conduit between pretended hosts.
 const PRETENDED: &str = "HYDRANT_INTER_NODE=smp+pin joins hosts that are only pretended \
                          (HYDRANT_PRETEND_HOSTS) and not these; between them there must be RDMA \
-                         (HYDRANT_INTER_NODE=verbs)";
+                         or libfabric (HYDRANT_INTER_NODE=auto)";
 
 /// Explains why no rank is lost for its silence between pretended hosts. A stopped process there
 /// can still touch the mapped memory when it continues, so it must not count as lost before.
-#[cfg(feature = "verbs")]
+#[cfg(feature = "pin")]
 const NOBODY_ASKS: &str = "ranks of pretended hosts share a kernel, which says at once whose process \
                            ended; one that is only stopped is waited for";

@@ -18,6 +18,8 @@ pub(super) enum JobNetwork {
     Pinned,
     /// RDMA NICs.
     Verbs,
+    /// A provider of libfabric.
+    Ofi,
     /// A simulated machine in virtual time, inside this process.
     #[cfg(feature = "sim")]
     Sim(simulated::SimulatedNetwork),
@@ -30,6 +32,7 @@ impl JobNetwork {
             ConduitKind::Auto => Self::Auto,
             ConduitKind::Smp => Self::Smp,
             ConduitKind::Verbs => Self::Verbs,
+            ConduitKind::Ofi => Self::Ofi,
             ConduitKind::Pinned => Self::Pinned,
             #[cfg(feature = "sim")]
             ConduitKind::Sim(_) => Self::Auto,
@@ -64,6 +67,7 @@ impl JobNetwork {
             Self::Auto => hosts::attach(builder, bootstrap)?,
             Self::Smp => conduits::smp(builder, bootstrap)?,
             Self::Verbs => conduits::verbs(builder, bootstrap, segment)?,
+            Self::Ofi => conduits::ofi(builder, bootstrap, segment)?,
             Self::Pinned => conduits::pinned(builder, bootstrap, segment)?,
             #[cfg(feature = "sim")]
             Self::Sim(machine) => machine.attach(bootstrap),

@@ -124,6 +124,8 @@ pub(crate) struct Registration {
     follows: bool,
     /// The most bytes of a put that go inline.
     inline: usize,
+    /// True if own memory must be registered, too.
+    registers_own: bool,
     /// True if there is always room to register an own word.
     reserve: bool,
 }
@@ -139,6 +141,7 @@ pub(crate) struct RegistrationSetup {
     anywhere: bool,
     follows: bool,
     inline: usize,
+    registers_own: bool,
 }
 
 impl RegistrationSetup {
@@ -173,6 +176,7 @@ impl RegistrationSetup {
             anywhere: settings.anywhere,
             follows: registration.follows_mapping && pages == 1,
             inline: registration.inline,
+            registers_own: registration.local,
         }))
     }
 
@@ -212,6 +216,7 @@ impl Registration {
             limits,
             follows: setup.follows,
             inline: setup.inline,
+            registers_own: setup.registers_own,
             reserve: setup.reserve,
         }
     }
@@ -237,6 +242,12 @@ impl Registration {
     #[inline]
     pub(crate) fn inline(&self) -> usize {
         self.inline
+    }
+
+    /// Returns true if own memory must be registered, too.
+    #[inline]
+    pub(crate) fn registers_own(&self) -> bool {
+        self.registers_own
     }
 
     /// Returns the virtual address of `place` at `rank`, and the lease that keeps the memory lent.
@@ -343,7 +354,9 @@ impl Registration {
             OwnMemory::Persistent => self
                 .hot
                 .hit_unless_crowded(peer.0, remote, own, len, direction),
-            OwnMemory::Inline => self.hot.hit_remote_unless_crowded(peer.0, remote, len),
+            OwnMemory::Inline | OwnMemory::Unregistered => {
+                self.hot.hit_remote_unless_crowded(peer.0, remote, len)
+            }
             OwnMemory::Transient => None,
         }
     }

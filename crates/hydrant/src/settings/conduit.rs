@@ -18,6 +18,8 @@ pub enum ConduitKind {
     Pinned,
     /// RDMA NICs between any ranks, those of one host included.
     Verbs,
+    /// A provider of libfabric between any ranks, those of one host included: TCP, or a fabric.
+    Ofi,
     /// A network in virtual time, with this profile: a name or a file. The ranks are threads of one
     /// process.
     #[cfg(feature = "sim")]
@@ -45,7 +47,7 @@ const SIMULATED: &str = "sim:";
 pub(super) struct Conduits;
 
 impl Conduits {
-    const WORDS: [&str; 5] = ["auto", "smp", "smp+pin", "verbs", "sim:PROFILE"];
+    const WORDS: [&str; 6] = ["auto", "smp", "smp+pin", "verbs", "ofi", "sim:PROFILE"];
 
     /// Returns the simulated network of this profile.
     #[cfg(feature = "sim")]
@@ -73,6 +75,7 @@ impl ValueForm<ConduitKind> for Conduits {
             "smp" => Ok(ConduitKind::Smp),
             "smp+pin" => Ok(ConduitKind::Pinned),
             "verbs" => Ok(ConduitKind::Verbs),
+            "ofi" => Ok(ConduitKind::Ofi),
             _ => match text.strip_prefix(SIMULATED) {
                 Some(profile) => self.simulated(profile),
                 None => Err(with_near(self.values(), text, Self::WORDS.into_iter())),
@@ -88,7 +91,7 @@ impl ValueForm<ConduitKind> for Conduits {
         if cfg!(feature = "sim") {
             format!("{}, such as sim:myrinet-gm", listed(&Self::WORDS))
         } else {
-            listed(&Self::WORDS[..4])
+            listed(&Self::WORDS[..5])
         }
     }
 }
@@ -108,6 +111,7 @@ impl fmt::Display for ConduitKind {
             Self::Smp => f.pad("smp"),
             Self::Pinned => f.pad("smp+pin"),
             Self::Verbs => f.pad("verbs"),
+            Self::Ofi => f.pad("ofi"),
             #[cfg(feature = "sim")]
             Self::Sim(profile) => f.pad(&format!("{SIMULATED}{profile}")),
         }
@@ -118,15 +122,21 @@ impl fmt::Display for ConduitKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum InterNodeKind {
-    /// RDMA NICs.
+    /// RDMA NICs if each rank has a port of one, else libfabric.
     #[default]
+    Auto,
+    /// RDMA NICs.
     Verbs,
+    /// A provider of libfabric: TCP, or a fabric.
+    Ofi,
     /// Played NICs, between pretended hosts.
     Pinned,
 }
 
 super::forms::words!(InterNodeKind {
+    Auto => "auto",
     Verbs => "verbs",
+    Ofi => "ofi",
     Pinned => "smp+pin",
 });
 
@@ -136,7 +146,7 @@ mod tests {
 
     #[test]
     fn conduits_are_parsed_and_formatted() {
-        for text in ["auto", "smp", "smp+pin", "verbs"] {
+        for text in ["auto", "smp", "smp+pin", "verbs", "ofi"] {
             assert_eq!(text.parse::<ConduitKind>().unwrap().to_string(), text);
         }
         for bad in [

@@ -44,6 +44,21 @@ pub fn rdma_ports(settings: &Settings) -> Result<Vec<String>, String> {
     Ok(ports.iter().map(ToString::to_string).collect())
 }
 
+/// Returns the endpoints of libfabric that a rank here may use, one line each, best first.
+///
+/// # Errors
+/// A sentence with the reason why there is none.
+#[cfg(feature = "ofi")]
+pub fn fabric_endpoints(settings: &Settings) -> Result<Vec<String>, String> {
+    let options = hydrant_ofi::OfiOptions {
+        provider: settings.ofi_provider.clone(),
+        interface: settings.ofi_interface.clone(),
+        ..hydrant_ofi::OfiOptions::default()
+    };
+    let endpoints = hydrant_ofi::endpoints(&options)?;
+    Ok(endpoints.iter().map(ToString::to_string).collect())
+}
+
 /// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -153,7 +168,7 @@ impl Settings {
     }
 
     /// Warns that `name` has no effect in this job, if it was set.
-    #[cfg(feature = "verbs")]
+    #[cfg(feature = "pin")]
     pub(crate) fn warn_unused(&self, name: &'static str, why: &str) {
         if self.origins.contains_key(name) {
             warn(&format!("{name} has no effect here: {why}"));

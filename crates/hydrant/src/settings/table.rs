@@ -50,9 +50,9 @@ macro_rules! each_setting {
         "the network that joins the ranks; `auto` is shared memory within a host, and `HYDRANT_INTER_NODE` between hosts";
         builder kind: ConduitKind => kind;
 
-    "HYDRANT_INTER_NODE" inter_node: InterNodeKind = InterNodeKind::Verbs;
+    "HYDRANT_INTER_NODE" inter_node: InterNodeKind = InterNodeKind::Auto;
         OneOf(&InterNodeKind::ALL);
-        "the network between hosts if the conduit is `auto`; `smp+pin` joins pretended hosts only";
+        "the network between hosts if the conduit is `auto`: RDMA (`verbs`) or libfabric (`ofi`); `auto` is RDMA if each rank has a port for it; `smp+pin` joins pretended hosts only";
         builder kind: InterNodeKind => kind;
 
     "HYDRANT_BOOTSTRAP" bootstrap: BootstrapKind = BootstrapKind::Auto;
@@ -69,7 +69,6 @@ macro_rules! each_setting {
     "HYDRANT_PEER_TIMEOUT" peer_timeout: Duration = Duration::from_secs(10);
         Seconds(0..=86_400);
         "the seconds for which a rank of another host may be silent before it is lost; 0 is forever";
-        feature "verbs";
         builder time: Duration => time;
 
     "HYDRANT_HOST_ID" host_id: String = String::new();
@@ -135,7 +134,7 @@ macro_rules! each_setting {
 
     "HYDRANT_EXTENTS" extents: Option<usize> = None;
         OrAuto(Quantity("extents", 1..=MIB));
-        "the buffers that a rank may have exposed at once, and on `smp+pin` and `verbs` the extents that it may have registered; `auto` is 4096, on `smp+pin` the kernel's limit, on `verbs` 65536";
+        "the buffers that a rank may have exposed at once, and on `smp+pin`, `verbs` and `ofi` the extents that it may have registered; `auto` is 4096, on `smp+pin` the kernel's limit, on `verbs` and `ofi` 65536";
         builder extents: usize => Some(extents);
 
     "HYDRANT_ATOMICS" atomics: AtomicsKind = AtomicsKind::Auto;
@@ -217,6 +216,32 @@ macro_rules! each_setting {
         Text("a file");
         "the file of libibverbs, if it is not the system's";
         feature "verbs";
+        environment "a process opens the library once";
+}
+
+"libfabric" "" {
+    "HYDRANT_OFI_PROVIDER" ofi_provider: String = String::new();
+        Text("a provider of libfabric");
+        "the provider that all ranks use, such as `tcp`, `tcp;ofi_rxm` or `verbs;ofi_rxm`; if empty, the best of those that were tried, `tcp` and `tcp;ofi_rxm`";
+        feature "ofi";
+        builder provider: impl Into<String> => provider.into();
+
+    "HYDRANT_OFI_INTERFACE" ofi_interface: String = String::new();
+        Text("an interface or an address of it");
+        "the network interface of this host that peers reach, such as `eth0`; if empty, the first that libfabric offers, the loopback last";
+        feature "ofi";
+        builder interface: impl Into<String> => interface.into();
+
+    "HYDRANT_OFI_WINDOW" ofi_window: u32 = 16;
+        Quantity("requests", 1..=256);
+        "the most requests of a rank that a peer has not handled yet";
+        feature "ofi";
+        builder requests: u32 => requests;
+
+    "HYDRANT_OFI_LIBRARY" ofi_library: String = hydrant_ofi::SYSTEM_LIBRARY.to_owned();
+        Text("a file");
+        "the file of libfabric, if it is not the system's";
+        feature "ofi";
         environment "a process opens the library once";
 }
 

@@ -94,6 +94,9 @@ impl Transfer {
                 OwnMemory::Inline,
                 registration.hold_remote(peer, remote, bytes),
             )
+        } else if (PUTS || self.reads) && !registration.registers_own() {
+            let hit = registration.hold_remote(peer, remote, bytes);
+            (OwnMemory::Unregistered, hit)
         } else if (PUTS || self.reads) && registration.lasts(local, bytes) {
             let direction = if PUTS { Direction::Put } else { Direction::Get };
             let hit = registration.hold_both(peer, remote, local, bytes, direction);
@@ -172,7 +175,9 @@ impl Transfer {
             OwnMemory::Persistent => {
                 registration.hold_both(peer, remote, local, len as u64, direction)
             }
-            OwnMemory::Inline => registration.hold_remote(peer, remote, len as u64),
+            OwnMemory::Inline | OwnMemory::Unregistered => {
+                registration.hold_remote(peer, remote, len as u64)
+            }
             OwnMemory::Transient => None,
         };
         if let Some(hit) = hit {
@@ -469,6 +474,9 @@ impl Transfer {
         let direction = direction(access);
         if direction == Direction::Put && len <= registration.inline() {
             return side(OwnMemory::Inline, local, None);
+        }
+        if !registration.registers_own() {
+            return side(OwnMemory::Unregistered, local, None);
         }
         if registration.lasts(local.addr() as u64, len as u64) || copied {
             return side(OwnMemory::Persistent, local, None);

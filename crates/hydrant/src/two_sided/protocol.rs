@@ -115,6 +115,7 @@ mod tests {
             max_extent: 1 << 30,
             max_bytes: 1 << 30,
             follows_mapping: false,
+            local: true,
             inline: 0,
         };
         // A registration costs as much as copying 10,000 bytes.

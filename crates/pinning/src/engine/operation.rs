@@ -36,6 +36,8 @@ pub enum OwnMemory {
     Transient,
     /// The NIC takes the data along with the operation, a put, so the memory needs no registration.
     Inline,
+    /// The NIC needs no registration of own memory. The operation uses the memory until it is over.
+    Unregistered,
 }
 
 /// The driver's judgment of a message's access to own memory.

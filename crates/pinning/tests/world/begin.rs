@@ -132,7 +132,7 @@ impl EngineWorld {
             (Advice::Hit | Advice::Time, OwnMemory::Persistent) => {
                 hot.hit_unless_crowded(peer as u32, remote, local, len, direction)
             }
-            (Advice::Hit | Advice::Time, OwnMemory::Inline) => {
+            (Advice::Hit | Advice::Time, OwnMemory::Inline | OwnMemory::Unregistered) => {
                 hot.hit_remote_unless_crowded(peer as u32, remote, len)
             }
             _ => hit,
@@ -154,7 +154,7 @@ impl EngineWorld {
             hit => hit,
         };
         match own {
-            OwnMemory::Persistent => {}
+            OwnMemory::Persistent | OwnMemory::Unregistered => {}
             OwnMemory::Transient => self.transient += 1,
             OwnMemory::Inline => self.inline += 1,
         }

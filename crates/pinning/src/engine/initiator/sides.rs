@@ -56,7 +56,7 @@ impl Initiator {
         };
         let used = piece.direction.local();
         let (requester, need) = match (piece.own, cx.policy().local) {
-            (OwnMemory::Inline, _) => {
+            (OwnMemory::Inline | OwnMemory::Unregistered, _) => {
                 self.with_piece(id, |piece| piece.local_side = LocalSide::Inline);
                 self.transfer_when_ready(id, cx);
                 return;

@@ -5,7 +5,9 @@ use super::{
     piece::{ANY, InFlightOperation, Piece},
     sides::LocalSide,
 };
-use crate::{Action, EngineMessage, Error, Refusal, Run, Violation, wire::PullDestination};
+use crate::{
+    Action, EngineMessage, Error, OwnMemory, Refusal, Run, Violation, wire::PullDestination,
+};
 
 impl Initiator {
     /// Transfers a piece, if both sides are ready.
@@ -115,7 +117,7 @@ impl Initiator {
         let transfer = cx.name();
         let is_last = |piece: &Piece| {
             let end = piece.local + piece.len;
-            matches!(piece.local_side, LocalSide::Inline)
+            piece.own == OwnMemory::Inline
                 && local + len == end
                 && (self.ops.get(&piece.op)).is_some_and(InFlightOperation::is_last_piece)
         };

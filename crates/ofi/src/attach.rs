@@ -1,0 +1,310 @@
+//! Joining the ranks of a job over libfabric.
+
+#![allow(unsafe_code)] // registers memory to measure what that costs
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use hydrant_conduit::{
+    Caps, Error, Footprint, Permission, Rank, RegistrationCaps, measure,
+    memory::{PAGE, Segment, memlock, pinnable},
+};
+use hydrant_launch::Bootstrap;
+
+use crate::{
+    Ofi, OfiOptions,
+    choice::{self, Candidate},
+    control,
+    fabric::{Fabric, RegionRequest},
+    keys::MAX_EXTENTS,
+    message::MAX_ARGS,
+    session,
+    shared::{OfiShared, SharedParts, TrafficLimits},
+    slots::{ArrivalSlots, INLINE, RECEIVES_PER_PEER, SendBuffers, receive_buffers},
+    socket_address,
+    sockets::{self, ListenerState},
+    table::RegionTable,
+};
+
+/// Most accesses with the provider, for one peer and for all. Providers take any number, and 16 KiB of memory for each.
+const PER_PEER: u32 = 64;
+const ALL: u32 = 256;
+/// The most buffers for messages. They are made when needed.
+const SENDS: usize = 1 << 16;
+
+/// Joins the ranks that `bootstrap` knows. Collective.
+///
+/// # Errors
+/// [`Error::Unreachable`] if libfabric is not installed or has no provider in common to all ranks, or if the ranks cannot
+/// reach each other; [`Error::System`].
+pub fn attach(bootstrap: &mut dyn Bootstrap, options: &OfiOptions) -> Result<Ofi, Error> {
+    let usable = choice::usable(options).map_err(Error::Unreachable);
+    let candidate = agree(bootstrap, usable.as_ref().map_err(ToString::to_string))?;
+    let (rank, ranks) = (bootstrap.rank(), bootstrap.size());
+    let secret = bootstrap.secret().map_err(unreachable)?;
+    let secret = *secret.first_chunk().unwrap_or(&[0; 16]);
+    let offer = (usable?.into_iter())
+        .find(|(it, _)| *it == candidate)
+        .map(|(_, offer)| offer)
+        .ok_or_else(|| Error::Unreachable("the chosen provider is gone".to_owned()))?;
+    let limits = TrafficLimits {
+        window: options.window.max(1),
+        per_peer: PER_PEER.min(offer.depth().max(1) as u32),
+        all: ALL.min(offer.depth().max(1) as u32),
+        inject: offer.inject_size(),
+    };
+    let max_message = offer.max_message();
+    let completions = 4 * ALL as usize + receive_buffers(ranks as usize);
+    let fabric = Fabric::open(offer, ranks, completions)?;
+    let published = Published::new(&fabric)?;
+    let all = published.exchange(bootstrap)?;
+    let registration = RegistrationCaps {
+        page: PAGE,
+        max_extent: max_message.min(1 << 40),
+        ..all.registration
+    };
+    let registration = RegistrationCaps {
+        local: fabric.registers_locally(),
+        inline: if fabric.registers_locally() {
+            0
+        } else {
+            INLINE
+        },
+        ..registration
+    };
+    let stride = options.stride();
+    let caps = Caps {
+        name: "ofi",
+        registration: Some(registration),
+        reads: true,
+        any_address: false,
+        host_ranks: all.host_ranks,
+        stores_wake: false,
+        atomics: None,
+        max_args: MAX_ARGS,
+        max_payload: options.payload,
+        segment: options.segment,
+    };
+    let receives = ArrivalSlots::new(&fabric, stride);
+    receives.grow_to(receive_buffers(0))?;
+    let footprint = Footprint {
+        per_rank: receive_buffers(0) * stride,
+        per_pair: 2 * RECEIVES_PER_PEER * stride,
+    };
+    let table = RegionTable::new(options.extents.min(MAX_EXTENTS), fabric.chooses_keys());
+    let shared = OfiShared::new(SharedParts {
+        rank: Rank(rank),
+        caps,
+        footprint,
+        limits,
+        segment: Segment::new(options.segment)?,
+        patience: options.peer_timeout,
+        names: all.names,
+        secret,
+        table,
+        sends: SendBuffers::new(&fabric, SENDS, stride),
+        receives,
+        fabric,
+    })?;
+    let shared = Arc::new(shared);
+    let control = control::start(Arc::clone(&shared))?;
+    let ofi = Ofi::new(Arc::clone(&shared), control);
+    // No rank sends before every rank can answer.
+    bootstrap.fence().map_err(unreachable)?;
+    reach_next(&shared, options.join_timeout)?;
+    bootstrap.fence().map_err(unreachable)?;
+    Ok(ofi)
+}
+
+/// Agrees on the provider. A rank without any tells the others why.
+fn agree(
+    bootstrap: &mut dyn Bootstrap,
+    usable: Result<&Vec<(Candidate, crate::fabric::Offer)>, String>,
+) -> Result<Candidate, Error> {
+    let own = match &usable {
+        Ok(usable) => {
+            let lines = usable.iter().map(|(candidate, _)| candidate.to_line());
+            lines.collect::<Vec<_>>().join("\n")
+        }
+        Err(why) => format!("!{why}"),
+    };
+    bootstrap.put("ofi", own.as_bytes()).map_err(unreachable)?;
+    bootstrap.fence().map_err(unreachable)?;
+    let mut lists = Vec::new();
+    for rank in 0..bootstrap.size() {
+        let value = bootstrap.get(rank, "ofi").map_err(unreachable)?;
+        let text = String::from_utf8_lossy(&value);
+        if let Some(why) = text.strip_prefix('!') {
+            return Err(Error::Unreachable(if rank == bootstrap.rank() {
+                why.to_owned()
+            } else {
+                format!("rank {rank} cannot use libfabric: {why}")
+            }));
+        }
+        let list: Option<Vec<Candidate>> = text.lines().map(Candidate::from_line).collect();
+        let malformed = || {
+            let what = format!("rank {rank} is of another version of hydrant");
+            Error::Unreachable(what)
+        };
+        lists.push(list.ok_or_else(malformed)?);
+    }
+    choice::common(&lists).map_err(Error::Unreachable)
+}
+
+/// What a rank publishes about its endpoint.
+struct Published {
+    name: Vec<u8>,
+    host: String,
+    costs: [f64; 5],
+    pins: bool,
+}
+
+/// What all ranks published.
+struct Exchanged {
+    names: Vec<Vec<u8>>,
+    host_ranks: u32,
+    registration: RegistrationCaps,
+}
+
+impl Published {
+    fn new(fabric: &Fabric) -> Result<Self, Error> {
+        let [register, deregister] = costs(fabric)?;
+        // Providers over TCP only note a region.
+        let pins = !fabric.offer().provider().starts_with("tcp");
+        Ok(Self {
+            name: fabric.name()?,
+            host: format!("{:?}", hydrant_launch::host_id()),
+            costs: [
+                register.per_op_ns,
+                register.per_page_ns,
+                deregister.per_op_ns,
+                deregister.per_page_ns,
+                measure::copy_cost(),
+            ],
+            pins,
+        })
+    }
+
+    fn exchange(self, bootstrap: &mut dyn Bootstrap) -> Result<Exchanged, Error> {
+        let costs: &[u8] = bytemuck::cast_slice(&self.costs);
+        let limit = if self.pins {
+            pinnable().min(memlock().unwrap_or(u64::MAX))
+        } else {
+            u64::MAX
+        };
+        let mut value = limit.to_ne_bytes().to_vec();
+        value.extend(costs);
+        value.extend((self.name.len() as u32).to_ne_bytes());
+        value.extend(&self.name);
+        value.extend(self.host.as_bytes());
+        bootstrap.put("ofi-address", &value).map_err(unreachable)?;
+        bootstrap.fence().map_err(unreachable)?;
+        let (mut names, mut host_ranks) = (Vec::new(), 0);
+        let (mut least, mut costs) = (u64::MAX, self.costs);
+        for rank in 0..bootstrap.size() {
+            let value = bootstrap.get(rank, "ofi-address").map_err(unreachable)?;
+            let bad = || {
+                let what = format!("the address that rank {rank} published is malformed");
+                Error::Unreachable(what)
+            };
+            let (limit, rest) = value.split_first_chunk::<8>().ok_or_else(bad)?;
+            let (theirs, rest) = rest.split_first_chunk::<40>().ok_or_else(bad)?;
+            let (len, rest) = rest.split_first_chunk::<4>().ok_or_else(bad)?;
+            let len = u32::from_ne_bytes(*len) as usize;
+            let (name, host) = rest.split_at_checked(len).ok_or_else(bad)?;
+            least = least.min(u64::from_ne_bytes(*limit));
+            if rank == 0 {
+                costs = bytemuck::pod_read_unaligned(theirs);
+            }
+            names.push(name.to_vec());
+            host_ranks += u32::from(host == self.host.as_bytes());
+        }
+        let cost = |at: usize| hydrant_conduit::Cost {
+            per_op_ns: costs[at],
+            per_page_ns: costs[at + 1],
+        };
+        let registration = RegistrationCaps {
+            page: PAGE,
+            register: cost(0),
+            deregister: cost(2),
+            copy_ns_per_byte: costs[4],
+            max_extent: usize::MAX,
+            max_bytes: usize::try_from(least).unwrap_or(usize::MAX),
+            follows_mapping: false,
+            local: true,
+            inline: INLINE,
+        };
+        Ok(Exchanged {
+            names,
+            host_ranks: host_ranks.max(1),
+            registration,
+        })
+    }
+}
+
+/// Measures the costs of registering and deregistering.
+fn costs(fabric: &Fabric) -> Result<[hydrant_conduit::Cost; 2], Error> {
+    measure::registration_costs(|addr, len| {
+        let since = Instant::now();
+        let request = RegionRequest {
+            addr,
+            len,
+            permission: Permission::ReadWrite,
+            key: session::fresh() >> 32,
+        };
+        // SAFETY: nobody is told the key, so nobody accesses the memory.
+        let region = unsafe { fabric.register(request) };
+        let region = region.map_err(|code| fabric.refusal("registering memory", code as isize))?;
+        let registered = since.elapsed();
+        drop(region);
+        Ok([registered, since.elapsed() - registered])
+    })
+}
+
+/// Waits until the next rank of the ring was reached.
+fn reach_next(shared: &OfiShared, timeout: Duration) -> Result<(), Error> {
+    let (size, own) = (shared.peers.size(), shared.rank.0);
+    if size == 1 {
+        return Ok(());
+    }
+    let next = Rank((own + 1) % size);
+    let peer = shared.peer(next)?;
+    shared.bring_up(peer, &mut peer.link.lock());
+    let since = Instant::now();
+    while !OfiShared::was_up(peer) {
+        if let Some(mut collector) = shared.collector.try_lock() {
+            collector.collect(shared, true);
+        }
+        let waited = since.elapsed();
+        if shared.peers.standings.present(next).is_err() || waited >= timeout {
+            return Err(unreached(shared, next, waited));
+        }
+        thread::sleep(Duration::from_micros(100));
+    }
+    Ok(())
+}
+
+fn unreached(shared: &OfiShared, rank: Rank, waited: Duration) -> Error {
+    let waited = waited.as_secs_f32();
+    let Some(address) = socket_address::parse(shared.peers.name(rank)) else {
+        return Error::Unreachable(format!("rank {rank} did not answer within {waited:.1} s"));
+    };
+    let cause = match sockets::probe(address, Duration::from_secs(1)) {
+        ListenerState::Gone => "the connection is refused: a firewall, or its process ended",
+        ListenerState::Silent => {
+            "connections get no answer: a firewall drops them, or no route leads there"
+        }
+        ListenerState::Alive => "it accepts connections, but does not answer as a rank of this job",
+    };
+    Error::Unreachable(format!(
+        "rank {rank} at {address} was not reached within {waited:.1} s: {cause}; another interface may lead there \
+         (HYDRANT_OFI_INTERFACE)"
+    ))
+}
+
+fn unreachable(cause: hydrant_launch::Error) -> Error {
+    Error::Unreachable(cause.to_string())
+}

@@ -1,0 +1,29 @@
+//! The commands to the control thread.
+
+use hydrant_conduit::Rank;
+
+/// A task that another thread gives the control thread.
+#[derive(Debug)]
+pub(crate) enum LinkCommand {
+    /// Looks after a link that is down.
+    Attend(Rank),
+    /// Declares a peer lost, for this reason.
+    Lose(Rank, &'static str),
+    /// Declares all peers lost: the endpoint failed.
+    LoseAll,
+    /// Declares a peer lost that broke the protocol of the layer above, and tells the peer.
+    Expel(Rank),
+    /// Notes that a peer said that it leaves, in good order or not.
+    NoteLeft(Rank, bool),
+    /// Notes that another rank found a peer lost.
+    NoteLost(Rank),
+    /// Notes that a peer expelled this rank.
+    Expelled(Rank),
+    /// Announces that this rank's program has come to its end, or continues after all. Carries the number of the
+    /// announcement.
+    ComeToEnd(u32),
+    /// Announces that this rank leaves; `true` if in good order.
+    Leave(bool),
+    /// Ends the thread: the conduit is dropped.
+    Stop,
+}

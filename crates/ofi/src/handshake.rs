@@ -1,0 +1,335 @@
+//! The begin, the break and the resumption of sessions.
+
+use std::{
+    sync::atomic::Ordering::{Acquire, Release},
+    time::{Duration, Instant},
+};
+
+use bytemuck::Zeroable;
+use hydrant_conduit::{Error, Rank, Standing};
+
+use crate::{
+    commands::LinkCommand,
+    fabric::PostResult,
+    message::{ControlKind, StreamRole},
+    peers::{Link, Peer, PendingSession, Phase, Resumption},
+    session::{self, Greeting, HELLO, REFUSAL, VERSION, WELCOME},
+    shared::OfiShared,
+    slots::{AccessDirection, receive_buffers},
+};
+
+/// The time between two hellos without an answer.
+const HELLO_AGAIN: Duration = Duration::from_millis(500);
+/// The time until a hello that the provider did not take is tried again.
+const HELLO_BUSY: Duration = Duration::from_millis(5);
+/// Most keys that a cautious link remembers.
+const MOST_KNOWN: usize = 1024;
+/// How often an access is posted again whose key is in force.
+const MOST_RETRIES: u32 = 16;
+
+/// The verdicts of an access.
+const PERMITTED: u64 = 0;
+const REVOKED: u64 = 1;
+const OUTSIDE: u64 = 2;
+const READ_ONLY: u64 = 3;
+
+impl OfiShared {
+    /// Asks the peer for a session, if it is time. Returns when to try again.
+    pub(crate) fn ask(&self, peer: &Peer, link: &mut Link, now: Instant) -> Option<Instant> {
+        if link.phase != Phase::Down || link.resumption.is_some() {
+            return None;
+        }
+        // Operations of the last session end before the next begins, so that their fate can be asked for. A session that
+        // the peer asked for was answered; its confirmation is on its way.
+        if link.in_flight > 0 {
+            return Some(now + HELLO_BUSY);
+        }
+        if now < link.next_hello {
+            return Some(link.next_hello);
+        }
+        let asked = *link.asked.get_or_insert_with(session::fresh);
+        let hello = Greeting {
+            step: HELLO,
+            asked,
+            ..self.greeting(peer)
+        };
+        let hello = self.sessions.sign(hello);
+        let posted = self.send_unnumbered(peer, StreamRole::Hello, 0, bytemuck::bytes_of(&hello));
+        link.next_hello = now
+            + match posted {
+                PostResult::Taken => HELLO_AGAIN,
+                _ => HELLO_BUSY,
+            };
+        Some(link.next_hello)
+    }
+
+    fn greeting(&self, peer: &Peer) -> Greeting {
+        Greeting {
+            version: VERSION,
+            from: self.rank.0,
+            to: peer.rank.0,
+            writes: peer.counts.writes(),
+            received: peer.counts.received(),
+            ..Greeting::zeroed()
+        }
+    }
+
+    /// Answers a hello.
+    pub(crate) fn hear_hello(&self, bytes: &[u8]) {
+        let Some(hello) = self.sessions.check(bytes, self.rank, HELLO) else {
+            return;
+        };
+        let Ok(peer) = self.peer(Rank(hello.from)) else {
+            return;
+        };
+        if self.peers.standings.of(peer.rank) == Standing::Lost {
+            // The peer may not know that it counts as lost.
+            let refusal = Greeting {
+                step: REFUSAL,
+                asked: hello.asked,
+                ..self.greeting(peer)
+            };
+            let refusal = self.sessions.sign(refusal);
+            let bytes = bytemuck::bytes_of(&refusal);
+            self.send_unnumbered(peer, StreamRole::Refusal, 0, bytes);
+            return;
+        }
+        let mut guard = peer.link.lock();
+        let link = &mut *guard;
+        if link.phase == Phase::Ended {
+            return;
+        }
+        // If both ask at once, the lower rank's hello counts.
+        if link.asked.is_some() && hello.from > self.rank.0 {
+            return;
+        }
+        link.asked = None;
+        let answered = match &link.pending {
+            Some(pending) if pending.hello.asked == hello.asked => pending.answered,
+            _ => session::fresh(),
+        };
+        let token = (self.sessions).token(peer.rank, self.rank, hello.asked, answered);
+        link.pending = Some(PendingSession {
+            hello,
+            answered,
+            token,
+        });
+        if link.phase == Phase::Unused {
+            self.bring_up(peer, link);
+        }
+        link.next_hello = Instant::now() + 4 * HELLO_AGAIN;
+        let welcome = Greeting {
+            step: WELCOME,
+            asked: hello.asked,
+            answered,
+            ..self.greeting(peer)
+        };
+        let welcome = self.sessions.sign(welcome);
+        self.send_unnumbered(peer, StreamRole::Welcome, 0, bytemuck::bytes_of(&welcome));
+    }
+
+    /// Begins the session that a peer answered.
+    pub(crate) fn hear_welcome(&self, bytes: &[u8]) {
+        let Some(welcome) = self.sessions.check(bytes, self.rank, WELCOME) else {
+            return;
+        };
+        let Some(peer) = self.peers.known(welcome.from) else {
+            return;
+        };
+        let mut guard = peer.link.lock();
+        let link = &mut *guard;
+        if link.phase != Phase::Down || link.asked != Some(welcome.asked) {
+            return;
+        }
+        self.adopt(peer, link, &welcome, welcome.answered);
+        // The first message with the token confirms the session.
+        if link.phase == Phase::Up && link.in_flight == 0 {
+            let _ = self.send_counts(peer, link);
+        }
+    }
+
+    /// Notes that a peer counts this rank as lost.
+    pub(crate) fn hear_refusal(&self, bytes: &[u8]) {
+        if let Some(refusal) = self.sessions.check(bytes, self.rank, REFUSAL)
+            && let Some(peer) = self.peers.known(refusal.from)
+            && peer.link.lock().asked == Some(refusal.asked)
+        {
+            let why = "it counts this rank as lost";
+            self.commands.push(LinkCommand::Lose(peer.rank, why));
+        }
+    }
+
+    /// Checks whether a message with this token confirms a pending session, and begins the session then.
+    #[cold]
+    pub(crate) fn confirm(&self, peer: &Peer, token: u64) -> bool {
+        let mut guard = peer.link.lock();
+        let link = &mut *guard;
+        match link.pending {
+            Some(pending) if pending.token == token && link.phase != Phase::Ended => {
+                self.adopt(peer, link, &pending.hello, pending.answered);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Begins a session.
+    fn adopt(&self, peer: &Peer, link: &mut Link, theirs: &Greeting, answered: u64) {
+        let asked = theirs.asked;
+        link.asked = None;
+        link.pending = None;
+        link.token = (self.sessions).token(self.rank, peer.rank, asked, answered);
+        let theirs_to_us = (self.sessions).token(peer.rank, self.rank, asked, answered);
+        peer.token.store(theirs_to_us, Release);
+        peer.note_heard(self.now_ms());
+        link.phase = Phase::Down;
+        link.resumption = Some(Resumption {
+            received: theirs.received,
+            writes: theirs.writes,
+        });
+        self.resume(peer, link);
+    }
+
+    /// Continues after the begin of a session, once all operations of the last have ended.
+    pub(crate) fn resume(&self, peer: &Peer, link: &mut Link) {
+        if link.in_flight > 0 {
+            return;
+        }
+        let Some(there) = link.resumption.take() else {
+            return;
+        };
+        peer.counts.note_known(there.received);
+        self.release_known(peer, link);
+        link.posted = link.first_kept().wrapping_sub(1);
+        link.written = there.writes;
+        link.phase = Phase::Up;
+        let is_first = !peer.was_up.swap(true, std::sync::atomic::Ordering::AcqRel);
+        if is_first {
+            self.grow_receives();
+        }
+        let mut unknown = std::mem::take(&mut link.unknown);
+        unknown.append(&mut link.asked_about);
+        unknown.sort_by_key(|index| self.accesses.record(*index).number);
+        // A key whose access was refused may be revoked.
+        link.known_keys.clear();
+        for index in unknown {
+            let record = *self.accesses.record(index);
+            if record.direction == AccessDirection::Write && record.number <= there.writes {
+                self.finish(index, Ok(()));
+            } else {
+                self.ask_about(peer, link, index);
+            }
+        }
+        self.post_messages(peer, link);
+        self.post_accesses(peer, link);
+        self.sleepers.wake_listening();
+    }
+
+    fn grow_receives(&self) {
+        let up = self
+            .peers
+            .all_known()
+            .filter(|peer| peer.was_up.load(Acquire))
+            .count();
+        if let Err(cause) = self.receives.grow_to(receive_buffers(up)) {
+            tracing::error!(%cause, "no more receive buffers");
+        }
+    }
+
+    /// Notes that the connection broke: an operation failed.
+    pub(crate) fn break_link(&self, peer: &Peer, link: &mut Link) {
+        if link.phase == Phase::Up {
+            tracing::debug!(peer = %peer.rank, "a connection broke");
+            if link.is_closing {
+                // The peer has left. Nothing more is due to it.
+                link.phase = Phase::Ended;
+                return;
+            }
+            link.phase = Phase::Down;
+            link.down_since = Instant::now();
+            link.next_hello = link.down_since;
+            self.commands.push(LinkCommand::Attend(peer.rank));
+        }
+    }
+
+    /// Answers whether an access of `from` is permitted.
+    pub(crate) fn judge(&self, from: &Peer, question: &[u64]) {
+        let &[index, key, addr, len, writes] = question else {
+            return;
+        };
+        let (verdict, extent) = match self.table.find(hydrant_conduit::Key(key)) {
+            None => (REVOKED, 0),
+            Some(extent) if !extent.covers(addr, len) => (OUTSIDE, extent.len),
+            Some(extent) if writes != 0 && !extent.writable => (READ_ONLY, extent.len),
+            Some(extent) => (PERMITTED, extent.len),
+        };
+        self.send_control(from, ControlKind::Verdict, &[index, verdict, extent]);
+    }
+
+    /// Ends an access that the peer refused, or posts it again.
+    pub(crate) fn hear_verdict(&self, peer: &Peer, answer: &[u64]) {
+        let &[index, verdict, extent] = answer else {
+            return;
+        };
+        let index = index as u32;
+        let mut guard = peer.link.lock();
+        let link = &mut *guard;
+        let Some(place) = link.asked_about.iter().position(|it| *it == index) else {
+            return;
+        };
+        link.asked_about.swap_remove(place);
+        let mut record = self.accesses.record(index);
+        let (rank, offset, len) = (peer.rank, record.addr, record.len as u64);
+        let error = match verdict {
+            PERMITTED if record.retries < MOST_RETRIES => None,
+            PERMITTED => Some(Error::System {
+                what: "accessing a peer's memory",
+                cause: format!(
+                    "rank {rank} permits it, but the provider refuses it again and again"
+                ),
+            }),
+            OUTSIDE => Some(Error::OutOfExtent {
+                peer: rank,
+                offset,
+                len,
+                extent,
+            }),
+            READ_ONLY => Some(Error::BadAddress {
+                peer: rank,
+                addr: offset,
+                len,
+            }),
+            _ => Some(Error::Revoked {
+                peer: rank,
+                key: record.key.0,
+            }),
+        };
+        match error {
+            Some(error) => {
+                drop(record);
+                link.is_cautious = true;
+                self.finish(index, Err(error));
+            }
+            None => {
+                record.retries += 1;
+                let key = record.key.0;
+                drop(record);
+                if link.known_keys.len() >= MOST_KNOWN {
+                    link.known_keys.clear();
+                }
+                link.known_keys.insert(key);
+                link.queue.push_back(index);
+                if link.phase == Phase::Up {
+                    self.post_accesses(peer, link);
+                }
+            }
+        }
+    }
+
+    /// Hands up the end of an access, and frees its entry.
+    pub(crate) fn finish(&self, index: u32, outcome: Result<(), Error>) {
+        let ticket = self.accesses.record(index).ticket;
+        self.accesses.give_back(index);
+        self.end_operation((ticket, outcome));
+    }
+}

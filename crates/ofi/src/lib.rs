@@ -1,0 +1,61 @@
+//! The conduit over libfabric, opened at run time.
+//!
+//! The crate builds and starts where libfabric is not installed; [`endpoints`] then says why there is none. A rank opens
+//! one endpoint of one provider: TCP between any two hosts, or a fabric that the user names.
+//!
+//! Each piece of state has one owner, and imports run downward only. From the bottom up:
+//!
+//! - `fabric` owns the objects of libfabric (`ffi` has its C declarations, `library` opens it).
+//! - `slots` owns the buffers of messages and the records of accesses.
+//! - `table` holds the registered extents, `keys` their names.
+//! - `session` proves the job's secret; `message` is the format of messages.
+//! - `peers` owns the link to each peer, the counts of messages, and each rank's standing.
+//! - `shared` composes all of these. `traffic` posts, `handshake` begins and resumes sessions, `fence` waits for peers.
+//! - `collect` reads the completion queue into `arrivals`; `inbox` delivers them.
+//! - `control` is the thread that makes sessions and watches peers.
+//! - `conduit` is the type that users of the crate hold.
+//!
+//! # What libfabric does not promise
+//!
+//! The design follows what libfabric 1.17 to 2.6 does, by measurement:
+//!
+//! - A write's default completion says that the local kernel has the data. So every write asks for delivery.
+//! - A provider over TCP moves data only while a thread of the target reads its completion queue, even if it promised
+//!   to need none. So the control thread reads it while nobody polls.
+//! - A dead peer is `EAGAIN` for ever. So links have a deadline, and the peer's address is probed.
+//! - A refused access breaks the connection, with all operations behind it. So both ranks count messages and writes,
+//!   and tell each other the counts when the connection is back.
+//! - The queue of operations has no limit, at 16 KiB each. So the number of operations in flight is bounded here.
+
+mod access;
+mod arrivals;
+mod attach;
+mod choice;
+mod collect;
+mod commands;
+mod conduit;
+mod context;
+mod control;
+mod fabric;
+mod fence;
+mod ffi;
+mod handshake;
+mod inbox;
+mod keys;
+mod library;
+mod message;
+mod options;
+mod peers;
+mod session;
+mod shared;
+mod slots;
+mod socket_address;
+mod sockets;
+mod table;
+mod traffic;
+
+pub use attach::attach;
+pub use choice::{OfferedEndpoint, endpoints};
+pub use conduit::Ofi;
+pub use library::{SYSTEM_LIBRARY, version};
+pub use options::OfiOptions;

@@ -1,0 +1,152 @@
+//! The peers: the link to each, the counts, and its standing in the job.
+
+mod counts;
+mod link;
+
+use std::sync::{
+    OnceLock,
+    atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use hydrant_conduit::{Error, Rank, Standings};
+use parking_lot::Mutex;
+
+use crate::fabric::{Fabric, PeerAddress};
+
+pub(crate) use counts::Counts;
+pub(crate) use link::{Link, PendingSession, Phase, Resumption};
+
+/// The link to one peer, and what threads read of it without its lock.
+pub(crate) struct Peer {
+    pub(crate) rank: Rank,
+    /// Its address in the address vector.
+    pub(crate) address: PeerAddress,
+    pub(crate) link: Mutex<Link>,
+    pub(crate) counts: Counts,
+    /// The token of the peer's messages; 0 without a session.
+    pub(crate) token: AtomicU64,
+    /// When the peer was heard last, in milliseconds since the job began.
+    heard: AtomicU64,
+    /// When this rank last sent it anything, likewise.
+    spoken: AtomicU64,
+    /// True once a session was confirmed.
+    pub(crate) was_up: AtomicBool,
+}
+
+impl Peer {
+    pub(crate) fn note_heard(&self, now: u64) {
+        self.heard.store(now, Relaxed);
+    }
+
+    pub(crate) fn note_spoken(&self, now: u64) {
+        self.spoken.store(now, Relaxed);
+    }
+
+    /// Returns when the peer was heard last, and when it was last sent anything.
+    pub(crate) fn times(&self) -> (u64, u64) {
+        (self.heard.load(Relaxed), self.spoken.load(Relaxed))
+    }
+}
+
+/// All peers.
+pub(crate) struct OfiPeers {
+    /// The peers by rank, each made on first use.
+    list: Box<[OnceLock<Box<Peer>>]>,
+    /// The address of each rank's endpoint, as the provider writes it.
+    names: Box<[Vec<u8>]>,
+    pub(crate) standings: Standings,
+    /// OfiPeers with a message or an access that was not posted.
+    listed: Mutex<Vec<u32>>,
+    any_listed: AtomicBool,
+}
+
+impl OfiPeers {
+    pub(crate) fn new(names: Vec<Vec<u8>>) -> Self {
+        Self {
+            list: names.iter().map(|_| OnceLock::new()).collect(),
+            standings: Standings::new(names.len() as u32),
+            names: names.into(),
+            listed: Mutex::default(),
+            any_listed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.list.len() as u32
+    }
+
+    /// Returns the address of a rank's endpoint, as the provider writes it.
+    pub(crate) fn name(&self, rank: Rank) -> &[u8] {
+        &self.names[rank.index()]
+    }
+
+    /// Returns a peer, and makes it on first use.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the provider does not take its address.
+    #[inline]
+    pub(crate) fn get(&self, fabric: &Fabric, rank: Rank) -> Result<&Peer, Error> {
+        match self.list.get(rank.index()).map(OnceLock::get) {
+            Some(Some(peer)) => Ok(peer),
+            Some(None) => self.make(fabric, rank),
+            None => Err(Error::PeerLost(rank)),
+        }
+    }
+
+    #[cold]
+    fn make(&self, fabric: &Fabric, rank: Rank) -> Result<&Peer, Error> {
+        // The lock keeps two threads from adding the address twice.
+        let _one = self.listed.lock();
+        if let Some(peer) = self.list[rank.index()].get() {
+            return Ok(peer);
+        }
+        let address = fabric.insert(&self.names[rank.index()])?;
+        let peer = Peer {
+            rank,
+            address,
+            link: Mutex::new(Link::new()),
+            counts: Counts::default(),
+            token: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            spoken: AtomicU64::new(0),
+            was_up: AtomicBool::new(false),
+        };
+        Ok(self.list[rank.index()].get_or_init(|| Box::new(peer)))
+    }
+
+    /// Returns a peer if it was made before.
+    #[inline]
+    pub(crate) fn known(&self, rank: u32) -> Option<&Peer> {
+        Some(&**self.list.get(rank as usize)?.get()?)
+    }
+
+    /// Returns the peers that were made.
+    pub(crate) fn all_known(&self) -> impl Iterator<Item = &Peer> {
+        self.list
+            .iter()
+            .filter_map(|peer| peer.get().map(Box::as_ref))
+    }
+
+    /// Lists a link for the next flush.
+    pub(crate) fn list(&self, rank: Rank, link: &mut Link) {
+        if !link.is_listed {
+            link.is_listed = true;
+            self.listed.lock().push(rank.0);
+            self.any_listed.store(true, Release);
+        }
+    }
+
+    /// Takes the listed peers.
+    #[inline]
+    pub(crate) fn take_listed(&self) -> Vec<u32> {
+        if !self.any_listed.load(Acquire) {
+            return Vec::new();
+        }
+        let mut listed = self.listed.lock();
+        self.any_listed.store(false, Release);
+        std::mem::take(&mut *listed)
+    }
+}
