@@ -64,7 +64,7 @@ struct LinkControl {
     shared: Arc<OfiShared>,
     /// This rank's address, if the provider is TCP.
     own: Option<SocketAddr>,
-    /// OfiPeers whose link is down.
+    /// Peers whose link is down.
     down: FxHashSet<u32>,
     /// When peers were last checked.
     last_check: Instant,

@@ -25,7 +25,7 @@ const MOST: usize = 64;
 pub(crate) struct OfiInbox {
     /// Ended operations while they are handed up.
     ended: Vec<EndedAccess>,
-    /// OfiPeers that do not know yet how many of their requests were handled.
+    /// Peers that do not know yet how many of their requests were handled.
     owing: Vec<u32>,
     /// Requests that wait until their peer takes the replies that it has, by peer.
     held: FxHashMap<u32, VecDeque<WaitingMessage>>,

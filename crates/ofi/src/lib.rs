@@ -22,9 +22,12 @@
 //! - A write's default completion says that the local kernel has the data. So every write asks for delivery.
 //! - A provider over TCP moves data only while a thread of the target reads its completion queue, even if it promised
 //!   to need none. So the control thread reads it while nobody polls.
-//! - A dead peer is `EAGAIN` for ever. So links have a deadline, and the peer's address is probed.
+//! - A dead peer is `EAGAIN` for ever. So links have a deadline, and over TCP the peer's
+//!   address is probed.
 //! - A refused access breaks the connection, with all operations behind it. So both ranks count messages and writes,
 //!   and tell each other the counts when the connection is back.
+//! - Removing a peer's address ends none of its operations: they complete when the peer goes on, even then (2.5.1).
+//!   So sockets are shut down, below the library.
 //! - The queue of operations has no limit, at 16 KiB each. So the number of operations in flight is bounded here.
 
 mod access;

@@ -65,7 +65,7 @@ macro_rules! each_setting {
         "the seconds to wait for the other ranks at the start";
         builder time: Duration => time;
 
-    /// For RDMA only: between pretended hosts the kernel reports processes that end.
+    /// For real networks only: between pretended hosts the kernel reports processes that end.
     "HYDRANT_PEER_TIMEOUT" peer_timeout: Duration = Duration::from_secs(10);
         Seconds(0..=86_400);
         "the seconds for which a rank of another host may be silent before it is lost; 0 is forever";

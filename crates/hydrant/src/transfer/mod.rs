@@ -6,7 +6,7 @@
 //! - With registration, an access is a [hit](registered) if both sides are registered, and is
 //!   posted at once. A small put is [inline](hydrant_pinning::OwnMemory::Inline) in the work
 //!   request. A buffer that costs less to copy than to register goes through a slot of the [bounce
-//!   memory](bounce).
+//!   memory](bounce). Long messages register a [buffer] for one transfer.
 //! - Any other access is a miss. The engine of the [registration](crate::registration) room decides
 //!   which pieces are posted instead.
 //! - Operations [in flight](in_flight) are in one map, from the post until their outcomes are

@@ -58,7 +58,7 @@ pub(crate) struct OfiPeers {
     /// The address of each rank's endpoint, as the provider writes it.
     names: Box<[Vec<u8>]>,
     pub(crate) standings: Standings,
-    /// OfiPeers with a message or an access that was not posted.
+    /// Peers with a message or an access that was not posted.
     listed: Mutex<Vec<u32>>,
     any_listed: AtomicBool,
 }
