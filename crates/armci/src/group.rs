@@ -115,13 +115,35 @@ impl Armci {
     /// # Errors
     /// As [`group_barrier`](Self::group_barrier).
     pub fn group_split(&self, parent: Group, color: i32, key: i32) -> Result<Option<Group>> {
-        let given = self.group_all_gather(parent, [color as u64, key as u64])?;
+        self.group_split_wanted(parent, Ok((color, key)))
+    }
+
+    /// As [`group_split`](Self::group_split). `wanted` is the color and the key, or an error if this process already
+    /// knows that it cannot take part. The others then learn that.
+    pub(crate) fn group_split_wanted(
+        &self,
+        parent: Group,
+        wanted: Result<(i32, i32)>,
+    ) -> Result<Option<Group>> {
+        /// No color has this bit.
+        const REFUSED: u64 = 1 << 32;
+        let mine = match &wanted {
+            Ok((color, key)) => [u64::from(*color as u32), *key as u64],
+            Err(_) => [REFUSED, 0],
+        };
+        let members = self.members(parent)?;
+        let given = self.group_all_gather(parent, mine)?;
+        let (color, _) = wanted?;
+        if let Some(member) = given.iter().position(|[color, _]| *color == REFUSED) {
+            let proc = members[member];
+            return Err(Error::Elsewhere { proc });
+        }
         if color < 0 {
             return Ok(None);
         }
         let numbered = (0..).zip(given);
         let mut members: Vec<(i32, i32)> = numbered
-            .filter(|(_, [theirs, _])| *theirs == color as u64)
+            .filter(|(_, [theirs, _])| *theirs == u64::from(color as u32))
             .map(|(number, [_, key])| (key as i32, number))
             .collect();
         members.sort_unstable();

@@ -34,12 +34,19 @@ pub unsafe extern "C" fn ARMCIX_Group_split(
 ) -> c_int {
     call("ARMCIX_Group_split", |armci| {
         // SAFETY: 1. and 2. C1 and C2, for the parent.
-        let parent = unsafe { group_at(parent) };
+        let parent = unsafe { group_at(parent) }?;
         // SAFETY: 1. and 2. C1 and C2, for the new group.
-        let new_group = unsafe { room(new_group, "where a group goes") }?;
-        new_group.write(-1);
-        if let Some(group) = armci.group_split(parent?, color, key)? {
-            new_group.write(group.0);
+        let room = unsafe { room(new_group, "where a group goes") };
+        // A process without room takes part, so that the others do not wait for it.
+        let (wanted, room) = match room {
+            Ok(room) => {
+                room.write(-1);
+                (Ok((color, key)), Some(room))
+            }
+            Err(error) => (Err(error), None),
+        };
+        if let (Some(group), Some(room)) = (armci.group_split_wanted(parent, wanted)?, room) {
+            room.write(group.0);
             communicators::add(armci, group)?;
         }
         Ok(())

@@ -46,6 +46,9 @@ static void extensions(void) {
     ARMCI_Group none;
     WORKS(ARMCIX_Group_split(&world, me == 0 ? -1 : 5, 0, &none));
     CHECK((none == -1) == (me == 0), "a group of no color: %d", none);
+    /* A process without room for the group takes part, so the others do not wait for it. */
+    CHECK(ARMCIX_Group_split(&world, 0, 0, me ? &none : NULL), "a group without room for it");
+    CHECK(ARMCIX_Group_dup(&world, me ? &none : NULL), "a copy without room for it");
 
     enum { ROUNDS = 200 };
     armcix_mutex_hdl_t set = ARMCIX_Create_mutexes_hdl(me == 0 ? 3 : 1, &part);

@@ -51,12 +51,13 @@ pub(super) enum Clear {
 }
 
 impl Clear {
-    /// Returns whether the route names a loan or a registration, if it names memory at all. A
-    /// receiver has a key for the buffer alone.
+    /// Returns whether the route names a loan or a registration, if it names memory at all, and not all memory of the
+    /// receiver.
     pub(super) fn names_only_the_buffer(&self) -> bool {
         match self {
             Clear::Parts => true,
             Clear::Loan(key) => ![Key::ANY, Key::SEGMENT].contains(&Key(*key)),
+            // A landing may be in the receiver's segment, under its key.
             Clear::Landing(place) => Key(place.key) != Key::ANY,
         }
     }

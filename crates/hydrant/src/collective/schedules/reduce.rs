@@ -54,8 +54,8 @@ impl Team {
     /// As [`reduce`](Self::reduce), by a function of the left and the right element. The function must be
     /// associative. It need not be commutative, because members are combined by rank.
     ///
-    /// If the function panics on a rank, the rank leaves the job, and the others get
-    /// [`PeerLost`](crate::Error::PeerLost).
+    /// If the function panics on a rank while others still wait for its data, the rank leaves the job, and the others
+    /// get [`PeerLost`](crate::Error::PeerLost). With little data nobody waits any more: the panic is the rank's own.
     ///
     /// # Errors
     /// As there.
