@@ -1,4 +1,4 @@
-//! What was collected and waits for a poll: messages, and operations that ended.
+//! Messages and ended operations that were collected, and wait for a poll.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ pub(crate) struct WaitingMessage {
     pub(crate) bytes: MessageBytes,
 }
 
-/// What the thread that collects keeps for polls.
+/// The state of the thread that collects, and its news for polls.
 pub(crate) struct Collector {
     pub(crate) batch: QueueBatch,
     /// Entries of the current read.

@@ -154,7 +154,7 @@ fn agree(
     choice::common(&lists).map_err(Error::Unreachable)
 }
 
-/// What a rank publishes about its endpoint.
+/// The values that a rank publishes about its endpoint.
 struct Published {
     name: Vec<u8>,
     host: String,
@@ -162,7 +162,7 @@ struct Published {
     pins: bool,
 }
 
-/// What all ranks published.
+/// The values that all ranks published.
 struct Exchanged {
     names: Vec<Vec<u8>>,
     host_ranks: u32,

@@ -18,7 +18,7 @@ const TRIED: [&str; 2] = ["tcp", "tcp;ofi_rxm"];
 /// Native `tcp`, which has reliable datagrams, appeared in this version.
 const NATIVE_TCP: (u32, u32) = (1, 18);
 
-/// What ranks must have in common.
+/// A provider, protocol and address family, which ranks must have in common.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Candidate {
     pub(crate) provider: String,

@@ -1,7 +1,7 @@
 //! Collecting: reads the completion queue, and keeps messages until a poll delivers them.
 //!
-//! Whoever holds the collector's lock collects: a poll, the control thread while nobody polls, or a thread that waits
-//! for a fence. Messages between conduits are handled here, so they need no poll. Messages of the layer above wait, at
+//! The thread with the collector's lock collects: a poll, the control thread while nobody polls, or a waiter for a
+//! fence. Messages between conduits are handled here, so they need no poll. Messages of the layer above wait, at
 //! most a window for each peer.
 
 #![allow(unsafe_code)] // takes slots by index

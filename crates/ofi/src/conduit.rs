@@ -40,7 +40,7 @@ const MOST_KEYS: u32 = 16;
 
 /// The conduit over libfabric.
 pub struct Ofi {
-    /// What all threads of the rank share.
+    /// The state that all threads of the rank share.
     pub(crate) shared: Arc<OfiShared>,
     /// Locked by the thread that polls.
     inbox: Mutex<OfiInbox>,

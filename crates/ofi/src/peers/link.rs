@@ -25,7 +25,7 @@ pub(crate) enum Phase {
     Ended,
 }
 
-/// What a peer told about this rank's stream and writes at the begin of a session.
+/// The state of this rank's stream and writes at the peer, as told at the begin of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resumption {
     /// The number of the last message that the peer has.
