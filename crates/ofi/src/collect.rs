@@ -179,7 +179,11 @@ fn accept(shared: &OfiShared, message: &StreamMessage<'_>) -> bool {
                 taken: header.taken,
             });
             if message.role == StreamRole::Counts {
-                // The peer shows the number of its last message.
+                // A rank that leaves waits for its acknowledgements, which a broken link may have lost.
+                let has_left = shared.peers.standings.of(peer.rank) != Standing::Present;
+                if has_left && !shared.has_left() {
+                    shared.refuse_session(peer, 0);
+                }
                 return false;
             }
             let expected = peer.counts.received().wrapping_add(1);

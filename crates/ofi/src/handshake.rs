@@ -82,16 +82,10 @@ impl OfiShared {
         let Ok(peer) = self.peer(Rank(hello.from)) else {
             return;
         };
-        if self.peers.standings.of(peer.rank) == Standing::Lost {
-            // The peer may not know that it counts as lost.
-            let refusal = Greeting {
-                step: REFUSAL,
-                asked: hello.asked,
-                ..self.greeting(peer)
-            };
-            let refusal = self.sessions.sign(refusal);
-            let bytes = bytemuck::bytes_of(&refusal);
-            self.send_unnumbered(peer, StreamRole::Refusal, 0, bytes);
+        let has_ended = peer.link.lock().phase == Phase::Ended;
+        if has_ended || self.peers.standings.of(peer.rank) == Standing::Lost {
+            // The peer may not know that it counts as lost, or that nothing more is expected of it.
+            self.refuse_session(peer, hello.asked);
             return;
         }
         let mut guard = peer.link.lock();
@@ -128,6 +122,18 @@ impl OfiShared {
         self.send_unnumbered(peer, StreamRole::Welcome, 0, bytemuck::bytes_of(&welcome));
     }
 
+    /// Tells a peer that this rank begins no session with it any more.
+    pub(crate) fn refuse_session(&self, peer: &Peer, asked: u64) {
+        let refusal = Greeting {
+            step: REFUSAL,
+            asked,
+            ..self.greeting(peer)
+        };
+        let refusal = self.sessions.sign(refusal);
+        let bytes = bytemuck::bytes_of(&refusal);
+        self.send_unnumbered(peer, StreamRole::Refusal, 0, bytes);
+    }
+
     /// Begins the session that a peer answered.
     pub(crate) fn hear_welcome(&self, bytes: &[u8]) {
         let Some(welcome) = self.sessions.check(bytes, self.rank, WELCOME) else {
@@ -152,8 +158,13 @@ impl OfiShared {
     pub(crate) fn hear_refusal(&self, bytes: &[u8]) {
         if let Some(refusal) = self.sessions.check(bytes, self.rank, REFUSAL)
             && let Some(peer) = self.peers.known(refusal.from)
-            && peer.link.lock().asked == Some(refusal.asked)
+            && (self.has_left() || peer.link.lock().asked == Some(refusal.asked))
         {
+            if self.has_left() {
+                // The peer knows that this rank left, and waits for nothing of it.
+                peer.link.lock().phase = Phase::Ended;
+                return;
+            }
             let why = "it counts this rank as lost";
             self.commands.push(LinkCommand::Lose(peer.rank, why));
         }

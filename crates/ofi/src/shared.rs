@@ -141,6 +141,11 @@ impl OfiShared {
         !self.left.swap(true, SeqCst)
     }
 
+    /// Returns true if this rank has left.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(SeqCst)
+    }
+
     /// Hands an ended operation to the next poll.
     pub(crate) fn end_operation(&self, ended: EndedAccess) {
         self.ended.lock().push(ended);
