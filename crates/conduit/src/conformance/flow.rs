@@ -109,10 +109,11 @@ fn bounded(fixture: &dyn Fixture) {
         });
         let mut sent = 0;
         if me.rank() == Rank(1) {
-            // Sends until sends fail during many polls of the other rank.
+            // Sends until sends fail during many polls of the other rank while a request waits.
+            // A network may take longer than that to say which requests were handled.
             let since = std::time::Instant::now();
             let mut seen = polls.load(SeqCst);
-            while polls.load(SeqCst) < seen + 200 {
+            while polls.load(SeqCst) < seen + 200 || me.conduit.handled(Rank(0)).0 >= sent {
                 me.hope("the other to stop taking requests", since);
                 let message = Message {
                     kind: 1,
