@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use hydrant_base::recent::{RecentTime, TRIES};
+use hydrant_base::recent::RecentTime;
 
 /// The least bytes for which stores past the caches can be faster, if other processors have the
 /// memory in their caches. Such stores cost some hundreds of nanoseconds extra.
@@ -129,16 +129,13 @@ impl StoreTimes {
             _ if is_faster != is_trial => Sort::Cached,
             _ => Sort::NonTemporal,
         };
-        if is_trial {
-            self.ticks[sort as usize].forget(0);
-        }
         sort
     }
 
     /// Records that a copy of `len` bytes took so many ticks.
     fn record(&self, sort: Sort, ticks: u64, len: usize) {
         let per_kib = ticks.saturating_mul(1024) / len.max(1) as u64;
-        self.ticks[sort as usize].record(per_kib, TRIES);
+        self.ticks[sort as usize].record_low(per_kib);
     }
 }
 
