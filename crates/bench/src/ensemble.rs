@@ -9,12 +9,11 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use hydrant::{Job, Rank, Symmetric};
-use hydrant_verbs::Bare;
 
 use crate::bare::{BareWait, SharedWindow, WINDOW};
 use crate::error::BenchError;
 use crate::measure::{MeasurementPlan, Side};
-use crate::network;
+use crate::network::{self, BareNetwork};
 use crate::report::{BenchEvent, Sender};
 use crate::row::{Goal, Row};
 
@@ -37,7 +36,7 @@ pub(crate) struct Ensemble<'j> {
     /// True if memory must be registered here.
     pub(crate) registered: bool,
     /// The bare network between rank 0 and its partner, where the job uses RDMA NICs.
-    pub(crate) network: Option<RefCell<Bare>>,
+    pub(crate) network: Option<RefCell<BareNetwork>>,
     plan: MeasurementPlan,
     /// Two command words of rank 0, then an answer word for each rank.
     control: Symmetric<u64>,

@@ -13,7 +13,7 @@
 //! - `shared` composes all of these. `traffic` posts, `handshake` begins and resumes sessions, `fence` waits for peers.
 //! - `collect` reads the completion queue into `arrivals`; `inbox` delivers them.
 //! - `control` is the thread that makes sessions and watches peers.
-//! - `conduit` is the type that users of the crate hold.
+//! - `conduit` is the type that users of the crate hold. `bare` is the network without it, for benchmarks.
 //!
 //! # What libfabric does not promise
 //!
@@ -33,6 +33,7 @@
 mod access;
 mod arrivals;
 mod attach;
+mod bare;
 mod choice;
 mod collect;
 mod commands;
@@ -58,6 +59,7 @@ mod table;
 mod traffic;
 
 pub use attach::attach;
+pub use bare::{Bare, BareAccess};
 pub use choice::{OfferedEndpoint, endpoints};
 pub use conduit::Ofi;
 pub use library::{SYSTEM_LIBRARY, version};

@@ -1,5 +1,7 @@
 //! The state that all threads of a rank share, composed of its owners.
 
+#![allow(unsafe_code)] // closes the endpoint
+
 use std::{
     sync::{
         Arc,
@@ -72,7 +74,6 @@ pub(crate) struct OfiShared {
     pub(crate) accesses: AccessPool,
     pub(crate) sends: SendBuffers,
     pub(crate) receives: ArrivalSlots,
-    /// The last field: the library may use the buffers above until it is closed.
     pub(crate) fabric: Arc<Fabric>,
 }
 
@@ -90,6 +91,17 @@ pub(crate) struct SharedParts {
     pub(crate) sends: SendBuffers,
     pub(crate) receives: ArrivalSlots,
     pub(crate) fabric: Arc<Fabric>,
+}
+
+impl Drop for OfiShared {
+    /// Closes the endpoint before the memory of its operations is freed.
+    fn drop(&mut self) {
+        self.table.deregister();
+        self.sends.deregister();
+        self.receives.deregister();
+        // SAFETY: no other thread has this state, and nothing is posted after this.
+        unsafe { self.fabric.close_endpoint() }
+    }
 }
 
 impl OfiShared {

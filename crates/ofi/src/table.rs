@@ -134,6 +134,14 @@ impl RegionTable {
         Some((region.take(), ReservedRegion { table: self, index }))
     }
 
+    /// Ends all registrations.
+    pub(crate) fn deregister(&mut self) {
+        let made = self.chunks.iter_mut().filter_map(OnceLock::get_mut);
+        for slot in made.flatten() {
+            *slot.region.get_mut() = None;
+        }
+    }
+
     #[inline]
     fn index_of(&self, key: Key) -> Option<u32> {
         match &self.foreign {

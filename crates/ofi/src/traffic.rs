@@ -282,7 +282,7 @@ impl OfiShared {
             // SAFETY: 1. The caller's condition 1. 2. The context is the entry's own, and the entry is posted again only
             // after its completion. 3. The caller's condition 2.
             AccessDirection::Write => unsafe {
-                (self.fabric).write(local, remote, self.rank.0.into(), context)
+                (self.fabric).write(local, remote, Some(self.rank.0.into()), context)
             },
             // SAFETY: 1. The caller's condition 1. 2. As above.
             AccessDirection::Read => unsafe { self.fabric.read(local, remote, context) },

@@ -17,7 +17,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use hydrant::Symmetric;
-use hydrant_verbs::Opcode;
+use hydrant_ofi::BareAccess;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::bare::{self, BarePlace, BareWait};
@@ -69,7 +69,7 @@ fn attend(e: &Ensemble<'_>, over: &Symmetric<u64>, turn: u64) -> hydrant::Result
 fn written(e: &Ensemble<'_>, bytes: u64, count: u64) -> hydrant::Result<Duration> {
     match &e.network {
         Some(network) if e.rank() == 0 => e.timed(count, |_| {
-            let written = network.borrow_mut().once(Opcode::Write, bytes as usize);
+            let written = network.borrow_mut().once(BareAccess::Write, bytes as usize);
             Ok(written.map_err(BenchError::Network)?)
         }),
         _ => Ok(Duration::ZERO),

@@ -9,14 +9,13 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use hydrant::{Stride, Symmetric};
-use hydrant_verbs::{Bare, Opcode};
+use hydrant_ofi::BareAccess;
 
 use super::{attend, round_trip};
 use crate::ensemble::Ensemble;
 use crate::error::BenchError;
 use crate::measure::{Side, median};
-use crate::network::LARGEST;
-use crate::network::PARTNER;
+use crate::network::{self, BareNetwork, LARGEST, PARTNER};
 use crate::row::{Goal, Row};
 
 /// The sizes whose bandwidth is measured, with as many operations in flight as fill the largest
@@ -79,7 +78,7 @@ impl Registered<'_> {
         &self,
         case: &str,
         [bytes, at_once]: [usize; 2],
-        opcode: Opcode,
+        access: BareAccess,
         ours: Side<'_>,
     ) -> hydrant::Result<Option<(f64, Option<f64>)>> {
         let what = format!("{case}, {bytes} bytes");
@@ -88,9 +87,9 @@ impl Registered<'_> {
             let medians = self.e.solo(&what, [ours])?;
             return Ok(medians.map(|[ours]| (each(ours), None)));
         };
-        let operate = |bare: &mut Bare| match at_once {
-            1 => bare.once(opcode, bytes),
-            _ => bare.stream(opcode, bytes, at_once as u64),
+        let operate = |bare: &mut BareNetwork| match at_once {
+            1 => bare.once(access, bytes),
+            _ => bare.stream(access, bytes, at_once as u64),
         };
         let mut bare = |count| {
             let bare = &mut *network.borrow_mut();
@@ -109,12 +108,12 @@ impl Registered<'_> {
         #[allow(unsafe_code)]
         let one = RefCell::new(unsafe { own_part(field, 1) }?);
         let [to_put, to_get] = HIT.map(|times| e.uncrowded(Goal::AtMostTimes(times)));
-        let put = self.compare("put, hit", [8, 1], Opcode::Write, &mut |count| {
+        let put = self.compare("put, hit", [8, 1], BareAccess::Write, &mut |count| {
             let from = &one.borrow()[0];
             self.e
                 .timed(count, |_| field.put(PARTNER, 0, black_box(&from[..1])))
         })?;
-        let get = self.compare("get, hit", [8, 1], Opcode::Read, &mut |count| {
+        let get = self.compare("get, hit", [8, 1], BareAccess::Read, &mut |count| {
             let into = &mut one.borrow_mut()[0];
             self.e
                 .timed(count, |_| field.get(PARTNER, 0, black_box(&mut into[..1])))
@@ -205,7 +204,7 @@ impl Registered<'_> {
         let mut pieces = unsafe { own_part(field, all) }?;
         pieces.truncate(at_once);
         let pieces = RefCell::new(pieces);
-        let put = self.compare("put", [bytes, at_once], Opcode::Write, &mut |count| {
+        let put = self.compare("put", [bytes, at_once], BareAccess::Write, &mut |count| {
             let pieces = pieces.borrow();
             self.e.timed(count, |_| {
                 job.scope(|scope| {
@@ -216,7 +215,7 @@ impl Registered<'_> {
                 })
             })
         })?;
-        let get = self.compare("get", [bytes, at_once], Opcode::Read, &mut |count| {
+        let get = self.compare("get", [bytes, at_once], BareAccess::Read, &mut |count| {
             let mut pieces = pieces.borrow_mut();
             self.e.timed(count, |_| {
                 job.scope(|scope| {
@@ -314,7 +313,7 @@ fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
         let before = moves();
         let row_of_them = format!("{case}, one after the other");
         // The answer is the same on every rank, also on ranks without the bare network.
-        let has_bare = job.conduit().name == "verbs";
+        let has_bare = network::is_known(job);
         let mut turn = 0;
         let mut beside_bare = |case: &str, work: &dyn Fn(u64) -> hydrant::Result<Duration>| {
             let ours: Side<'_> = &mut |count| attended(work, count);

@@ -6,6 +6,7 @@ use std::{
     ffi::{c_int, c_void},
     mem,
     ptr::{self, NonNull},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use crate::ffi;
@@ -30,7 +31,10 @@ unsafe impl FabricObject for ffi::fid_ep {}
 unsafe impl FabricObject for ffi::fid_mr {}
 
 /// An open object, closed on drop.
-pub(super) struct Object<T: FabricObject>(NonNull<T>);
+pub(super) struct Object<T: FabricObject> {
+    object: NonNull<T>,
+    is_closed: AtomicBool,
+}
 
 // SAFETY: the domain is asked for FI_THREAD_SAFE: its objects may be used from any thread at once.
 unsafe impl<T: FabricObject> Send for Object<T> {}
@@ -43,7 +47,10 @@ impl<T: FabricObject> Object<T> {
         let mut object = ptr::null_mut();
         let code = call(&raw mut object);
         match NonNull::new(object) {
-            Some(object) if code == 0 => Ok(Self(object)),
+            Some(object) if code == 0 => Ok(Self {
+                object,
+                is_closed: AtomicBool::new(false),
+            }),
             _ if code == 0 => Err(-libc::ENOMEM),
             _ => Err(code),
         }
@@ -51,18 +58,18 @@ impl<T: FabricObject> Object<T> {
 
     #[inline]
     pub(super) fn as_ptr(&self) -> *mut T {
-        self.0.as_ptr()
+        self.object.as_ptr()
     }
 
     /// Returns the object as a `fid`.
     #[inline]
     pub(super) fn as_fid(&self) -> *mut ffi::fid {
-        self.0.as_ptr().cast()
+        self.object.as_ptr().cast()
     }
 
     pub(super) fn get(&self) -> &T {
         // SAFETY: the object is open, and the library changes none of the fields that this crate reads.
-        unsafe { self.0.as_ref() }
+        unsafe { self.object.as_ref() }
     }
 
     fn common(&self) -> &ffi::fi_ops {
@@ -73,16 +80,30 @@ impl<T: FabricObject> Object<T> {
     }
 }
 
-impl<T: FabricObject> Drop for Object<T> {
-    fn drop(&mut self) {
+impl<T: FabricObject> Object<T> {
+    /// Closes the object before it is dropped.
+    ///
+    /// # Safety
+    /// Nothing uses the object now or later.
+    pub(super) unsafe fn close(&self) {
+        if self.is_closed.swap(true, Relaxed) {
+            return;
+        }
         let Some(close) = self.common().close else {
             return;
         };
-        // SAFETY: the object is open, and nothing uses it any more.
+        // SAFETY: the object is open. The caller's condition.
         let code = unsafe { close(self.as_fid()) };
         if code != 0 {
             tracing::debug!(code, "an object of libfabric was not closed");
         }
+    }
+}
+
+impl<T: FabricObject> Drop for Object<T> {
+    fn drop(&mut self) {
+        // SAFETY: this is the last use.
+        unsafe { self.close() }
     }
 }
 

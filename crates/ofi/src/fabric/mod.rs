@@ -125,6 +125,16 @@ impl Fabric {
         }))
     }
 
+    /// Closes the endpoint, so that the library uses no memory of its operations any more. Regions are closed before,
+    /// because some providers bind them to the endpoint.
+    ///
+    /// # Safety
+    /// No operation is posted from now on.
+    pub(crate) unsafe fn close_endpoint(&self) {
+        // SAFETY: the caller's condition. Regions that are still bound only keep the endpoint open.
+        unsafe { self.endpoint.close() }
+    }
+
     /// Returns the offer that was opened.
     pub(crate) fn offer(&self) -> &Offer {
         &self.offer
@@ -250,7 +260,8 @@ impl Fabric {
         PostResult::new(code)
     }
 
-    /// Writes to a peer's memory. The completion tells that the data is there. The target's queue shows `data`.
+    /// Writes to a peer's memory. The completion tells that the data is there. The target's queue shows `data`, if
+    /// there is any.
     ///
     /// # Safety
     /// 1. The local memory is readable and unchanged until the completion.
@@ -261,7 +272,7 @@ impl Fabric {
         &self,
         local: LocalBuffer,
         remote: RemoteBuffer,
-        data: u64,
+        data: Option<u64>,
         context: *mut c_void,
     ) -> PostResult {
         let source = libc::iovec {
@@ -282,11 +293,11 @@ impl Fabric {
             rma_iov: &raw const target,
             rma_iov_count: 1,
             context,
-            data,
+            data: data.unwrap_or(0),
         };
         let endpoint = self.endpoint.as_ptr();
-        let flags =
-            u64::from(ffi::FI_DELIVERY_COMPLETE | ffi::FI_COMPLETION | ffi::FI_REMOTE_CQ_DATA);
+        let shown = data.map_or(0, |_| ffi::FI_REMOTE_CQ_DATA);
+        let flags = u64::from(ffi::FI_DELIVERY_COMPLETE | ffi::FI_COMPLETION | shown);
         // SAFETY: the endpoint is open, and the call copies the description. The caller's conditions 1, 2 and 3.
         let code = unsafe { (self.calls.write)(endpoint, &raw const message, flags) };
         PostResult::new(code)

@@ -54,6 +54,11 @@ impl BufferChunk {
         Ok(chunk)
     }
 
+    /// Ends the registration.
+    pub(super) fn deregister(&mut self) {
+        self.region = None;
+    }
+
     fn at(&self, index: usize) -> *mut u8 {
         let word = index * self.stride / 8;
         self.words[word].get().cast()

@@ -95,6 +95,12 @@ impl ArrivalSlots {
         Ok(())
     }
 
+    /// Ends the registrations of the buffers.
+    pub(crate) fn deregister(&mut self) {
+        let made = self.chunks.iter_mut().filter_map(OnceLock::get_mut);
+        made.for_each(|chunk| chunk.buffers.deregister());
+    }
+
     fn chunk(&self, index: u32) -> (&ArrivalChunk, usize) {
         let chunk = self.chunks[index as usize / CHUNK].get();
         (chunk.expect("the chunk of a slot"), index as usize % CHUNK)

@@ -67,6 +67,12 @@ impl SendBuffers {
         }
     }
 
+    /// Ends the registrations of the buffers.
+    pub(crate) fn deregister(&mut self) {
+        let made = self.chunks.iter_mut().filter_map(OnceLock::get_mut);
+        made.flatten().for_each(|chunk| chunk.buffers.deregister());
+    }
+
     /// Takes a free buffer.
     pub(crate) fn take(&self) -> Option<SendBuffer> {
         let index = self.free.lock().take()?;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Duration;
 
-use hydrant_verbs::Opcode;
+use hydrant_ofi::BareAccess;
 
 use super::{Cases, FACTOR, LARGEST, against, ones};
 use crate::error::BenchError;
@@ -30,7 +30,7 @@ fn sized(cases: &Cases<'_>, bytes: u64) -> hydrant::Result<()> {
     let [put, get, accumulate] = ORIGINAL.map(|most| short(cases, bytes, most));
     let mut copy_in = |count| match place {
         Some(place) => Ok(place.copy_in(&data.borrow(), count)),
-        None => on_the_network(cases, Opcode::Write, bytes, count),
+        None => on_the_network(cases, BareAccess::Write, bytes, count),
     };
     let medians = cases.compare(
         "put",
@@ -45,7 +45,7 @@ fn sized(cases: &Cases<'_>, bytes: u64) -> hydrant::Result<()> {
     bandwidth(cases, "put", bytes, medians)?;
     let mut copy_out = |count| match place {
         Some(place) => Ok(place.copy_out(&mut data.borrow_mut(), count)),
-        None => on_the_network(cases, Opcode::Read, bytes, count),
+        None => on_the_network(cases, BareAccess::Read, bytes, count),
     };
     let medians = cases.compare(
         "get",
@@ -91,7 +91,7 @@ fn has_bare(cases: &Cases<'_>, bytes: u64) -> bool {
 
 fn on_the_network(
     cases: &Cases<'_>,
-    opcode: Opcode,
+    access: BareAccess,
     bytes: u64,
     count: u64,
 ) -> hydrant::Result<Duration> {
@@ -99,7 +99,7 @@ fn on_the_network(
         return Ok(Duration::ZERO);
     };
     cases.timed(count, |_| {
-        let done = network.borrow_mut().once(opcode, bytes as usize);
+        let done = network.borrow_mut().once(access, bytes as usize);
         Ok(done.map_err(BenchError::Network)?)
     })
 }

@@ -1,7 +1,7 @@
 //! Puts to memory that was never used before, as in the paper's zero-copy protocol (Figure 3). The
 //! peer and the initiator register at the same time, and the data then goes directly.
 
-use hydrant_verbs::Opcode;
+use hydrant_ofi::BareAccess;
 
 use super::{Cases, against, peer::ArmciPeer};
 use crate::error::BenchError;
@@ -67,7 +67,7 @@ fn sized(
             if let Some(network) = &cases.e.network {
                 let mut network = network.borrow_mut();
                 let took = cases.timed(1, |_| {
-                    let done = network.once(Opcode::Write, bytes);
+                    let done = network.once(BareAccess::Write, bytes);
                     Ok(done.map_err(BenchError::Network)?)
                 })?;
                 bare.push(took.as_nanos() as f64);
