@@ -123,13 +123,12 @@ impl StoreTimes {
             TRIAL
         };
         let is_trial = copies.is_multiple_of(trial);
-        let sort = match (cached, past) {
+        match (cached, past) {
             (0, _) => Sort::Cached,
             (_, 0) => Sort::NonTemporal,
             _ if is_faster != is_trial => Sort::Cached,
             _ => Sort::NonTemporal,
-        };
-        sort
+        }
     }
 
     /// Records that a copy of `len` bytes took so many ticks.
