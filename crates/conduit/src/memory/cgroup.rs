@@ -17,13 +17,13 @@ struct Names {
     droppable: &'static str,
 }
 
-const V1: Names = Names {
+static V1: Names = Names {
     limit: "memory.limit_in_bytes",
     used: "memory.usage_in_bytes",
     droppable: "total_inactive_file ",
 };
 
-const V2: Names = Names {
+static V2: Names = Names {
     limit: "memory.max",
     used: "memory.current",
     droppable: "inactive_file ",

@@ -23,7 +23,11 @@ fn ranks_share_memory() {
 
 #[test]
 fn networks_that_are_not_built_in_name_their_feature() {
-    for (kind, feature) in [(ConduitKind::Verbs, "verbs"), (ConduitKind::Pinned, "pin")] {
+    for (kind, feature) in [
+        (ConduitKind::Verbs, "verbs"),
+        (ConduitKind::Ofi, "ofi"),
+        (ConduitKind::Pinned, "pin"),
+    ] {
         for end in builder().conduit(kind).run_local(2, |job| job.barrier()) {
             let why = end.expect_err("it is not built in").to_string();
             assert!(
@@ -40,7 +44,7 @@ fn networks_that_are_not_built_in_name_their_feature() {
         .as_ref()
         .expect_err("no network joins hosts")
         .to_string();
-    assert!(why.contains("needs the feature `verbs`"), "{why}");
+    assert!(why.contains("needs the feature `ofi`"), "{why}");
 }
 
 #[test]
