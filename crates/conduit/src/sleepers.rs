@@ -174,6 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "miri lacks these system calls")]
     fn a_wake_up_before_the_sleep_is_not_lost() {
         let sleepers = Sleepers::default();
         let waiter = sleepers.enter(Listens::No).unwrap();

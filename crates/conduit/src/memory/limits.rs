@@ -92,6 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "miri lacks these system calls")]
     fn files_of_the_kernel_are_parsed() {
         assert!(may_lock("Name:\tx\nCapEff:\t000001ffffffffff\n"));
         assert!(!may_lock("CapEff:\t0000000000000000\n"));
@@ -104,6 +105,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "miri lacks these system calls")]
     fn limits_that_hold_are_named_with_how_to_raise_them() {
         assert_eq!(for_memory(None, None), "");
         let space = for_memory(Some(7), None);
