@@ -278,6 +278,12 @@ pub(crate) fn unreachable() {
         125,
         "host a, of rank 0, could not be reached",
     );
+    let other = Shell::lying("version");
+    ends_with(
+        &mut other.script("a,liar", 2, &[], "exit 0"),
+        125,
+        "host liar, of rank 1, has hydrant 0.0.1, and this is ",
+    );
     // A host may lack a program that the launcher finds.
     let file = shell.directory.path().join("program");
     fs::write(&file, "#!/no/such/interpreter\n").expect("a file");
