@@ -68,6 +68,11 @@ impl Endpoint {
         };
         (&self.provider, family)
     }
+
+    /// Returns true if the endpoint reaches its own host alone.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.address.starts_with("127.") || self.address == "::1"
+    }
 }
 
 impl HostFacts {

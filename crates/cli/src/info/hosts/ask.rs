@@ -14,6 +14,9 @@ const JOIN_TIMEOUT: &str = "10";
 /// The seconds for a whole job. Agents have a minute to answer.
 const TIMEOUT: &str = "100";
 
+/// The end of the sentence about the places of ranks that no network joins. The cause follows in brackets.
+const OF_PLACES: &str = "if HYDRANT_HOST_ID does not say otherwise (";
+
 /// Runs a job with one rank on each host, and returns the answer that it printed.
 ///
 /// The error is the job's, in a sentence that follows the host's name.
@@ -101,6 +104,10 @@ fn cause(errors: &str) -> String {
             |line| (*line).to_owned(),
         );
     };
+    // Hosts are named here already, so only the cause that ends the sentence about them counts.
+    let cause = (cause.split_once(OF_PLACES))
+        .and_then(|(_, rest)| rest.strip_suffix(')'))
+        .unwrap_or(cause);
     let explanation: Vec<&str> = (lines.iter().copied())
         .take_while(|line| !line.starts_with("hydrant"))
         .collect();
@@ -140,6 +147,9 @@ mod tests {
             cause("hydrant run: the job took longer than 9 s and is ended\n"),
             "the job took longer than 9 s and is ended"
         );
+        let of_places = "hydrant: rank 0 on x, rank 1 on y: ranks of one kernel share memory, \
+                         if HYDRANT_HOST_ID does not say otherwise (rank 1 (at z) is gone)\n";
+        assert_eq!(cause(of_places), "rank 1 (at z) is gone");
         assert_eq!(cause("Killed\n"), "Killed");
         assert_eq!(cause(""), "it failed without a word");
     }

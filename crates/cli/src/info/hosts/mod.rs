@@ -86,7 +86,8 @@ pub(super) fn check(remote: &RemoteArgs) -> HostsCheck {
     let can_run = matches!(whole, Some(Ok(_))) && reached.len() == hosts.len();
     let mut lines = host_lines(&hosts);
     lines.extend(pairs.iter().map(|pair| pair_line(&hosts, pair)));
-    lines.extend(job_line(&hosts, &reached, whole.as_ref()));
+    let is_explained = pairs.iter().any(|pair| pair.outcome.is_err());
+    lines.extend(job_line(&hosts, &reached, whole.as_ref(), is_explained));
     lines.extend(mend_lines(&defects));
     HostsCheck { lines, can_run }
 }
@@ -148,9 +149,13 @@ fn host_lines(hosts: &[HostState]) -> Vec<InfoLine> {
             .with("reached", true)
             .with("version", facts.version.as_str())
             .with("path", facts.path.as_str()),
-            Err(why) => {
-                line("hosts", &host.name, format!("not reached: {why}"), "").with("reached", false)
-            }
+            Err(_) => line(
+                "hosts",
+                &host.name,
+                "did not answer".to_owned(),
+                "the list below says why",
+            )
+            .with("reached", false),
         };
         lines.push(line);
     }
@@ -221,9 +226,9 @@ fn host_lines(hosts: &[HostState]) -> Vec<InfoLine> {
 fn pair_line(hosts: &[HostState], state: &PairState) -> InfoLine {
     let [one, other] = state.pair.map(|host| hosts[host].name.as_str());
     let name = format!("{one}, {other}");
-    let why = match network::choice(hosts, state.pair) {
-        Ok(why) => why,
-        Err(why) => format!("none: {why}"),
+    let (network, why) = match network::choice(hosts, state.pair) {
+        Ok(why) => (true, why),
+        Err(why) => (false, format!("no network: {why}")),
     };
     match &state.outcome {
         Ok((by, [[put, get], [put_back, get_back]])) => {
@@ -237,6 +242,10 @@ fn pair_line(hosts: &[HostState], state: &PairState) -> InfoLine {
                 .with("put_back_nanoseconds", *put_back)
                 .with("get_back_nanoseconds", *get_back)
         }
+        // The error of the ranks says the same in more words.
+        Err(_) if !network => {
+            line("pairs", &name, "not connected".to_owned(), &why).with("connected", false)
+        }
         Err(cause) => {
             line("pairs", &name, format!("not connected: {cause}"), &why).with("connected", false)
         }
@@ -247,6 +256,7 @@ fn job_line(
     hosts: &[HostState],
     reached: &[usize],
     whole: Option<&Result<PairsReport, String>>,
+    is_explained: bool,
 ) -> Option<InfoLine> {
     let missing = match hosts.len() - reached.len() {
         0 => String::new(),
@@ -260,6 +270,8 @@ fn job_line(
             format!("over {}, with {ranks}", report.conduit),
             "",
         ),
+        // The error is then that of a pair.
+        Err(_) if is_explained => line("job", "failed", format!("with {ranks}"), ""),
         Err(why) => line("job", "failed", format!("with {ranks}: {why}"), ""),
     })
 }

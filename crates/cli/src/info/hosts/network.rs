@@ -57,11 +57,22 @@ fn libfabric(hosts: [(&str, &HostFacts); 2]) -> Result<String, String> {
             .map_err(|_| format!("{name} has neither an RDMA port nor an endpoint of libfabric"))
     });
     let (one, other) = (one?, other?);
-    let common = one
-        .iter()
-        .find(|mine| other.iter().any(|theirs| theirs.kind() == mine.kind()));
-    if let Some((provider, family)) = common.map(Endpoint::kind) {
-        return Ok(format!("libfabric, {provider}{family}"));
+    let common = (one.iter()).find_map(|mine| {
+        let theirs = other.iter().find(|theirs| theirs.kind() == mine.kind())?;
+        Some([mine, theirs])
+    });
+    if let Some(common) = common {
+        let (provider, family) = common[0].kind();
+        let kind = format!("libfabric, {provider}{family}");
+        // The loopback of one host does not lead to the other.
+        let alone = common.map(Endpoint::is_loopback);
+        return match (alone[0] != alone[1]).then_some(usize::from(alone[1])) {
+            Some(host) => Err(format!(
+                "{kind} is what they share, and {} has only the loopback for it",
+                hosts[host].0
+            )),
+            None => Ok(kind),
+        };
     }
     let kinds = |all: &[Endpoint]| {
         let mut kinds: Vec<String> = all
