@@ -3,7 +3,8 @@
 use std::env;
 use std::process::{Command, Stdio};
 
-use hydrant_report::remote::RemoteArgs;
+use hydrant_launch::launcher::Host;
+use hydrant_report::remote::{HYDRANT, RemoteArgs};
 use serde::de::DeserializeOwned;
 
 use crate::probe::Question;
@@ -28,39 +29,21 @@ pub(super) fn hosts<T: DeserializeOwned>(
     let own =
         env::current_exe().map_err(|cause| format!("this command cannot find itself: {cause}"))?;
     let mut run = Command::new(own);
-    // Each host has one slot, in the order of the list.
-    let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:1")).collect();
-    run.args([
-        "run",
-        "-n",
-        &hosts.len().to_string(),
-        "--prefix",
-        "none",
-        "--bind",
-        "none",
-    ])
-    .args(["--timeout", TIMEOUT, "--hosts", &slots.join(",")])
-    .stdin(Stdio::null());
+    let slots: Vec<Host> = (hosts.iter())
+        .map(|name| Host {
+            name: name.clone(),
+            slots: Some(1),
+        })
+        .collect();
+    let ranks = hosts.len().to_string();
+    run.args(["run", "-n", &ranks, "--prefix", "none", "--bind", "none"])
+        .args(["--timeout", TIMEOUT])
+        .args(remote.words(&slots))
+        .arg("--")
+        .args(remote.command(HYDRANT))
+        .stdin(Stdio::null());
     if env::var_os("HYDRANT_JOIN_TIMEOUT").is_none() {
         run.env("HYDRANT_JOIN_TIMEOUT", JOIN_TIMEOUT);
-    }
-    if let Some(shell) = &remote.rsh {
-        run.arg("--rsh").arg(shell);
-    }
-    if remote.name_hosts {
-        run.arg("--name-hosts");
-    }
-    let there = remote.hydrant();
-    match &remote.remote_hydrant {
-        // The launcher looks for its program here, and this one may be on the other hosts alone.
-        Some(path) => {
-            run.arg("--remote-hydrant").arg(path);
-            run.args(["--", "/bin/sh", "-c", "exec \"$0\" \"$@\""])
-                .arg(there);
-        }
-        None => {
-            run.arg("--").arg(there);
-        }
     }
     let output = (run.args(question.words()).output())
         .map_err(|cause| format!("`hydrant run` could not be started: {cause}"))?;
