@@ -101,6 +101,9 @@ pub(crate) enum RunError {
         /// The bench that was asked for.
         bench: String,
     },
+    /// All ranks of a simulated network are one process.
+    #[error("a simulated network has no hosts: leave out --hosts, or --conduit")]
+    SimulatedHosts,
     /// Nothing is between fewer hosts.
     #[error(
         "{0} host is named, and --hosts measures between two at least: hydrant bench {1} --hosts a,b"
@@ -137,7 +140,10 @@ fn run(args: &BenchArgs) -> Result<(), RunError> {
         bench.map_or_else(String::new, |bench| bench.get_name().to_owned())
     };
     if args.is_on_hosts() {
-        if !args.bench.is_between_hosts() || args.is_played() {
+        if args.is_played() {
+            return Err(RunError::SimulatedHosts);
+        }
+        if !args.bench.is_between_hosts() {
             return Err(RunError::OneHost { bench: name() });
         }
         if args.remote.hosts.len() < 2 {

@@ -279,14 +279,14 @@ mod tests {
         let mut side = |n: u64| {
             recorded
                 .borrow_mut()
-                .extend((0..n).map(|i| if i == 0 { 50_000.0 } else { 9_000.0 }));
-            Ok::<_, Infallible>(Duration::from_nanos(9_000 * n + 41_000))
+                .extend((0..n).map(|i| if i == 0 { 20_000.0 } else { 2_000.0 }));
+            Ok::<_, Infallible>(Duration::from_nanos(2_000 * n + 18_000))
         };
         let timings = plan.in_turns(&mut [&mut side], &mut || recorded.take());
         let spread = timings.unwrap()[0].spread().unwrap();
         assert_eq!(
             (spread.min, spread.p50, spread.sampled),
-            (9_000.0, 9_000.0, Sampled::Operation)
+            (2_000.0, 2_000.0, Sampled::Operation)
         );
         assert!(spread.samples > 2, "{spread:?}");
     }

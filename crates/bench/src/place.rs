@@ -19,8 +19,14 @@ impl RankPlace {
 
     /// The account of this process, whose job uses `port`.
     pub(crate) fn here(port: String) -> Self {
+        let mut machine = Machine::here();
+        // The launcher may have bound the rank to some of the cores of its host.
+        let cores = std::env::var(hydrant_launch::HOST_CPUS).ok();
+        if let Some(cores) = cores.filter(|cores| !cores.is_empty()) {
+            machine.cores_allowed = cores.split(',').count();
+        }
         RankPlace {
-            machine: Machine::here().line(),
+            machine: machine.line(),
             port,
         }
     }
