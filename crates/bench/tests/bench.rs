@@ -303,7 +303,6 @@ fn rows_between_hosts_name_them_and_have_percentiles() {
     for (bench, ranks, case) in [
         ("rma", 2, "put, hit"),
         ("am", 2, "short round trip"),
-        ("messages", 2, "ping-pong, eager"),
         ("atomics", 2, "fetch_add, by a message"),
         // Ranks of both hosts take part, and no memory is shared with those of the other.
         ("barrier", 4, "barrier, 4 ranks"),
