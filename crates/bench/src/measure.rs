@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+pub(crate) use crate::timing::median;
 use crate::timing::{Sampled, Timing};
 
 /// The repetitions where the caller gives no number.
@@ -136,17 +137,6 @@ impl MeasurementPlan {
             _ => Timing::new(operations, Sampled::Operation),
         };
         Ok(operations.into_iter().zip(batches).map(timing).collect())
-    }
-}
-
-/// The middle of the samples, or the mean of the two in the middle; NaN of none.
-pub(crate) fn median(samples: &mut [f64]) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    let middle = samples.len() / 2;
-    match samples.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => samples[middle],
-        _ => (samples[middle - 1] + samples[middle]) / 2.0,
     }
 }
 

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measure::median;
-
 /// The thing that one sample is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -85,6 +83,17 @@ impl Spread {
             samples: rounds.iter().map(|round| round.samples).sum(),
             sampled: first.sampled,
         })
+    }
+}
+
+/// The middle of the samples, or the mean of the two in the middle; NaN of none.
+pub(crate) fn median(samples: &mut [f64]) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    let middle = samples.len() / 2;
+    match samples.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => samples[middle],
+        _ => (samples[middle - 1] + samples[middle]) / 2.0,
     }
 }
 

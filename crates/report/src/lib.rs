@@ -1,4 +1,4 @@
-//! What Hydrant's commands share: the [options of other hosts](remote), [tables](table), [units], the [`format`](mod@format) of a result,
+//! The parts that Hydrant's commands share: the [options of other hosts](remote), [tables](table), [units], the [`format`](mod@format) of a result,
 //! the exit [status], the [machine] and, with the feature `plot`, pictures.
 
 pub mod format;

@@ -26,7 +26,7 @@ pub(crate) struct HostFacts {
     /// The version of libfabric, or why it cannot be used.
     pub(crate) libfabric: Result<String, String>,
     /// The endpoints of libfabric, best first, or why there is none.
-    pub(crate) endpoints: Result<Vec<Endpoint>, String>,
+    pub(crate) endpoints: Result<Vec<FabricEndpoint>, String>,
     /// The version of libibverbs, if it was opened.
     pub(crate) libibverbs: Option<String>,
     /// The active RDMA ports, or why there is none.
@@ -52,13 +52,13 @@ pub(crate) struct HostFacts {
 
 /// An endpoint of libfabric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Endpoint {
+pub(crate) struct FabricEndpoint {
     pub(crate) provider: String,
     pub(crate) interface: String,
     pub(crate) address: String,
 }
 
-impl Endpoint {
+impl FabricEndpoint {
     /// Returns the part that ranks must have in common: the provider, and the family of addresses.
     pub(crate) fn kind(&self) -> (&str, &'static str) {
         let family = match self.address.as_str() {
@@ -103,7 +103,7 @@ impl HostFacts {
                 .map(|(major, minor)| format!("{major}.{minor}"))
                 .map_err(str::to_owned),
             endpoints: endpoints.map(|all| {
-                let own = |it: hydrant_ofi::OfferedEndpoint| Endpoint {
+                let own = |it: hydrant_ofi::OfferedEndpoint| FabricEndpoint {
                     provider: it.provider,
                     interface: it.interface,
                     address: it.address,
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn the_family_of_addresses_belongs_to_the_kind() {
         let kind = |address: &str| {
-            let endpoint = Endpoint {
+            let endpoint = FabricEndpoint {
                 provider: "tcp".to_owned(),
                 interface: "eth0".to_owned(),
                 address: address.to_owned(),

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use hydrant_report::status::status;
 
-pub(crate) use here::{Endpoint, HostFacts};
+pub(crate) use here::{FabricEndpoint, HostFacts};
 pub(crate) use pairs::PairsReport;
 
 /// The arguments of `hydrant probe`.

@@ -7,7 +7,7 @@ use hydrant_report::remote::RemoteArgs;
 use hydrant_report::units;
 
 use super::{HostState, PairState, network};
-use crate::probe::{Endpoint, HostFacts, PairsReport};
+use crate::probe::{FabricEndpoint, HostFacts, PairsReport};
 
 /// The open files below which a rank may lack some for its connections.
 const FEW_FILES: u64 = 1024;
@@ -131,7 +131,7 @@ fn of_host(name: &str, facts: &HostFacts, hosts: &[HostState], works: bool) -> V
         add(format!("libfabric cannot be used: {why}"), remedy, !works);
     }
     let only_loopback =
-        (facts.endpoints.as_ref()).is_ok_and(|all| all.iter().all(Endpoint::is_loopback));
+        (facts.endpoints.as_ref()).is_ok_and(|all| all.iter().all(FabricEndpoint::is_loopback));
     if only_loopback && !has_rdma && !alone {
         let (what, remedy) = match facts.down.first() {
             Some(down) => (

@@ -3,7 +3,7 @@
 use hydrant::{ConduitKind, InterNodeKind};
 
 use super::HostState;
-use crate::probe::{Endpoint, HostFacts};
+use crate::probe::{FabricEndpoint, HostFacts};
 
 /// Returns the network that a job of two hosts would take and why, or why there is none.
 pub(super) fn choice(hosts: &[HostState], pair: [usize; 2]) -> Result<String, String> {
@@ -65,7 +65,7 @@ fn libfabric(hosts: [(&str, &HostFacts); 2]) -> Result<String, String> {
         let (provider, family) = common[0].kind();
         let kind = format!("libfabric, {provider}{family}");
         // The loopback of one host does not lead to the other.
-        let alone = common.map(Endpoint::is_loopback);
+        let alone = common.map(FabricEndpoint::is_loopback);
         return match (alone[0] != alone[1]).then_some(usize::from(alone[1])) {
             Some(host) => Err(format!(
                 "{kind} is what they share, and {} has only the loopback for it",
@@ -74,7 +74,7 @@ fn libfabric(hosts: [(&str, &HostFacts); 2]) -> Result<String, String> {
             None => Ok(kind),
         };
     }
-    let kinds = |all: &[Endpoint]| {
+    let kinds = |all: &[FabricEndpoint]| {
         let mut kinds: Vec<String> = all
             .iter()
             .map(|it| [it.kind().0, it.kind().1].concat())
