@@ -356,7 +356,7 @@ impl<'j> Ensemble<'j> {
 
     /// Reports a row. Only the row of rank 0 counts.
     pub(crate) fn row(&self, row: Row) -> hydrant::Result<()> {
-        self.send(&BenchEvent::Row(row))
+        self.send(&BenchEvent::Row(Box::new(row)))
     }
 
     fn send(&self, event: &BenchEvent) -> hydrant::Result<()> {

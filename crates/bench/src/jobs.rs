@@ -220,7 +220,7 @@ fn run_job(
                     }
                     BenchEvent::Row(mut row) => {
                         row.place = place.clone();
-                        rows.push(row);
+                        rows.push(*row);
                     }
                     BenchEvent::Over => return Ok(rows),
                 }

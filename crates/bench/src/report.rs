@@ -24,7 +24,7 @@ pub(crate) enum BenchEvent {
     /// The conduit of a job on several hosts, and the place of each rank.
     Place(String, Vec<RankPlace>),
     /// A measured row.
-    Row(Row),
+    Row(Box<Row>),
     /// The job is over; the receiver itself writes this event.
     Over,
 }
@@ -110,7 +110,7 @@ mod tests {
         let sender = Sender::open(&receiver.path()).unwrap();
         let events = [
             BenchEvent::Next("put, 8".to_owned()),
-            BenchEvent::Row(Row::new("rma", "put", "ns", 3.0)),
+            BenchEvent::Row(Box::new(Row::new("rma", "put", "ns", 3.0))),
             BenchEvent::Next("two\nlines".to_owned()),
         ];
         for event in &events {

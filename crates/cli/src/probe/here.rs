@@ -1,5 +1,6 @@
 //! The resources of this host that a job over several hosts depends on.
 
+use std::fmt;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::Path;
@@ -56,6 +57,16 @@ pub(crate) struct FabricEndpoint {
     pub(crate) provider: String,
     pub(crate) interface: String,
     pub(crate) address: String,
+}
+
+impl fmt::Display for FabricEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.provider, self.interface)?;
+        if !self.address.is_empty() {
+            write!(f, ", {}", self.address)?;
+        }
+        Ok(())
+    }
 }
 
 impl FabricEndpoint {
