@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hydrant::{Job, Rank};
 
 use super::barrier::HANDOVERS;
-use super::{consume, ping_pong, round_trip};
+use super::{consume, ping_pong, round_trip_singly};
 use crate::bare;
 use crate::ensemble::Ensemble;
 use crate::measure::{Side, median};
@@ -106,7 +106,7 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
                    goal: Option<Goal>| {
         let mut turn = 0;
         let what = format!("{case}, {} bytes", bytes.unwrap_or(0));
-        let bare = &mut |count| round_trip(e, &mut turn, argument_of(bytes), count);
+        let bare = &mut |count| round_trip_singly(e, &mut turn, argument_of(bytes), count);
         if let Some(it) = e.beside_bare(&what, bare, &mut |count| trips(count, request))? {
             let row = e.timed_row("am", case, &it.ours);
             let row = bytes.map_or(row.clone(), |bytes| row.bytes(bytes));

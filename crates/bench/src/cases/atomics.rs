@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hydrant::Symmetric;
 
-use super::{consume, partner_place, round_trip};
+use super::{consume, partner_place, round_trip_singly};
 use crate::bare;
 use crate::ensemble::Ensemble;
 use crate::network::PARTNER;
@@ -110,7 +110,7 @@ pub(crate) fn unmapped(e: &Ensemble<'_>) -> hydrant::Result<()> {
     };
     let mut turn = 0;
     let mut beside = |case: &str, operation: &dyn Fn(u64) -> hydrant::Result<()>| {
-        let bare = &mut |count| round_trip(e, &mut turn, 8, count);
+        let bare = &mut |count| round_trip_singly(e, &mut turn, 8, count);
         let ours = &mut |count| match e.rank() {
             0 => e.timed_singly(count, operation),
             _ => Ok(Duration::ZERO),
