@@ -352,6 +352,18 @@ fn hosts_that_cannot_be_used_are_named_with_the_remedy() {
         job.1 == "ran" && value.contains("without 3 that did not answer"),
         "{value}"
     );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hydrant"));
+    let refused = (command
+        .args(["info", "--hosts", "a"])
+        .env("HYDRANT_OFI_WINDOW", "many"))
+    .output()
+    .expect("the command runs");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && refused.stdout.is_empty(),
+        "{text}"
+    );
+    assert!(text.contains("HYDRANT_OFI_WINDOW"), "{text}");
     let table = info("gone", &[]);
     assert_eq!(table.status.code(), Some(1));
     assert!(

@@ -104,6 +104,8 @@ impl From<SettingRow> for InfoLine {
 /// Prints everything, then the error of a bad setting in the environment.
 pub(crate) fn run(args: &InfoArgs) -> Result<(), InfoError> {
     if !args.remote.hosts.is_empty() {
+        // The ranks of all hosts get the settings of this process.
+        Settings::from_env().map_err(InfoError::Setting)?;
         let check = hosts::check(&args.remote);
         print(args, &check.lines).map_err(InfoError::Print)?;
         return if check.can_run {
