@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use hydrant::Strategy;
 use hydrant_report::format::Format;
 use hydrant_report::plot::PictureFile;
+use hydrant_report::remote::RemoteArgs;
 
 use crate::measure::REPETITIONS;
 use crate::peers::PublishedPeer;
@@ -38,6 +39,11 @@ pub(crate) enum Bench {
 }
 
 impl Bench {
+    /// True if the bench measures something between hosts.
+    pub(crate) fn is_between_hosts(self) -> bool {
+        !matches!(self, Self::Armci | Self::Registration | Self::Cost)
+    }
+
     /// True if a part of the bench is compared with operations of the processor, which take real
     /// time.
     pub(crate) fn is_of_real_time(self) -> bool {
@@ -54,9 +60,9 @@ pub(crate) struct BenchArgs {
     /// The operations to measure.
     #[arg(value_enum)]
     pub(crate) bench: Bench,
-    /// The number of ranks.
-    #[arg(short, value_name = "RANKS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
-    pub(crate) n: u32,
+    /// The number of ranks [default: 2; with --hosts, one on each].
+    #[arg(short, value_name = "RANKS", value_parser = clap::value_parser!(u32).range(2..))]
+    pub(crate) n: Option<u32>,
     /// The network that joins the ranks, as for `hydrant run`.
     #[arg(long, value_name = "NAME")]
     pub(crate) conduit: Option<String>,
@@ -79,6 +85,8 @@ pub(crate) struct BenchArgs {
     /// Fewer sizes and repetitions: a quick run that shows that it works, not how fast.
     #[arg(long)]
     pub(crate) quick: bool,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
 }
 
 /// The rivals to measure beside Hydrant.
@@ -101,9 +109,20 @@ pub(crate) enum Network {
 }
 
 impl BenchArgs {
+    /// The number of ranks.
+    pub(crate) fn ranks(&self) -> u32 {
+        self.n.unwrap_or((self.remote.hosts.len() as u32).max(2))
+    }
+
+    /// True if the user named hosts.
+    pub(crate) fn is_on_hosts(&self) -> bool {
+        !self.remote.hosts.is_empty()
+    }
+
     /// The network, as far as it is known before a rank joins. The environment may name one, too.
     pub(crate) fn network(&self) -> Network {
         match self.named().as_deref() {
+            _ if self.is_on_hosts() => Network::Registered,
             None | Some("" | "auto" | "smp") => Network::Mapped,
             Some(_) => Network::Registered,
         }
@@ -125,6 +144,8 @@ impl BenchArgs {
     /// The published figures for the network.
     pub(crate) fn peer(&self) -> serde_json::Result<PublishedPeer> {
         match self.network() {
+            // The figures are of one machine.
+            _ if self.is_on_hosts() => PublishedPeer::registered(""),
             Network::Mapped => PublishedPeer::mapped(),
             Network::Registered => PublishedPeer::registered(&self.named().unwrap_or_default()),
         }

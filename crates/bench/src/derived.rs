@@ -4,6 +4,7 @@ use hydrant::Strategy;
 
 use crate::measure::median;
 use crate::row::{Goal, Row, WORKING_SET};
+use crate::timing::Spread;
 
 /// Inserts the rows that follow from `rows`, each after the rows it is made of.
 pub(crate) fn insert(rows: &mut Vec<Row>) {
@@ -73,9 +74,12 @@ fn rounds(rows: &mut Vec<Row>) {
         if is_point(&row) {
             let same = rows.iter().filter(|other| is_same(other));
             let mut medians: Vec<f64> = same.map(|row| row.median).collect();
+            let same = rows.iter().filter(|other| is_same(other));
+            let spreads: Vec<Spread> = same.filter_map(|row| row.spread.clone()).collect();
             let mut seen = false;
             rows.retain(|other| !is_same(other) || !std::mem::replace(&mut seen, true));
             rows[at].median = median(&mut medians);
+            rows[at].spread = Spread::over(&spreads);
         }
         at += 1;
     }

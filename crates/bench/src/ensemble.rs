@@ -14,8 +14,10 @@ use crate::bare::{BareWait, SharedWindow, WINDOW};
 use crate::error::BenchError;
 use crate::measure::{MeasurementPlan, Side};
 use crate::network::{self, BareNetwork};
+use crate::place::RankPlace;
 use crate::report::{BenchEvent, Sender};
 use crate::row::{Goal, Row};
+use crate::timing::Timing;
 
 /// The ranks of a job that measures.
 pub(crate) struct Ensemble<'j> {
@@ -37,6 +39,10 @@ pub(crate) struct Ensemble<'j> {
     pub(crate) registered: bool,
     /// The bare network between rank 0 and its partner, where the job uses RDMA NICs.
     pub(crate) network: Option<RefCell<BareNetwork>>,
+    /// True if the ranks are on several hosts, and so no memory is shared for a bare reference.
+    pub(crate) between_hosts: bool,
+    /// The times of single operations since the last report of a side.
+    singles: RefCell<Vec<f64>>,
     plan: MeasurementPlan,
     /// Two command words of rank 0, then an answer word for each rank.
     control: Symmetric<u64>,
@@ -54,6 +60,8 @@ pub(crate) struct EnsembleSetup<'s> {
     pub(crate) plan: MeasurementPlan,
     /// True for fewer sizes.
     pub(crate) quick: bool,
+    /// True if the user named hosts.
+    pub(crate) on_hosts: bool,
 }
 
 /// Measures elapsed time, by the network's own clock where it runs in virtual time.
@@ -76,6 +84,9 @@ impl<'j> Ensemble<'j> {
     /// Sets the ranks up. Collective, like all functions here.
     pub(crate) fn new(job: &'j Job, setup: &EnsembleSetup<'_>) -> hydrant::Result<Self> {
         let leads = job.rank() == Rank(0);
+        if setup.on_hosts && job.conduit().registration.is_none() {
+            return Err(BenchError::OneHost.into());
+        }
         let sender = if leads {
             Some(Sender::open(setup.report).map_err(BenchError::Report)?)
         } else {
@@ -94,6 +105,8 @@ impl<'j> Ensemble<'j> {
         )?;
         let window = match own {
             Some(window) => window,
+            // Nothing is measured with it.
+            None if setup.on_hosts => SharedWindow::create(WINDOW).map_err(BenchError::Window)?,
             None => {
                 SharedWindow::open(address[0], address[1], WINDOW).map_err(BenchError::Window)?
             }
@@ -101,8 +114,17 @@ impl<'j> Ensemble<'j> {
         let core =
             send_command(job, &control, [rustix::thread::sched_getcpu() as u64, 0])?[0] as usize;
         let crowding = f64::from(job.size()) / f64::from(setup.cores.max(1));
+        if setup.on_hosts {
+            let places = places(job)?;
+            if let Some(sender) = &sender {
+                let place = BenchEvent::Place(job.conduit().name.to_owned(), places);
+                sender.send(&place).map_err(BenchError::Report)?;
+            }
+        }
         Ok(Ensemble {
             job,
+            between_hosts: setup.on_hosts,
+            singles: RefCell::default(),
             quick: setup.quick,
             window,
             wait: if crowding <= 1.0 {
@@ -135,6 +157,24 @@ impl<'j> Ensemble<'j> {
         Ok(watch.elapsed())
     }
 
+    /// Like [`timed`](Self::timed). Between hosts every operation also counts as a sample of its own.
+    pub(crate) fn timed_singly(
+        &self,
+        count: u64,
+        mut op: impl FnMut(u64) -> hydrant::Result<()>,
+    ) -> hydrant::Result<Duration> {
+        if !self.between_hosts {
+            return self.timed(count, op);
+        }
+        let mut singles = self.singles.borrow_mut();
+        self.timed(count, |i| {
+            let since = Instant::now();
+            op(i)?;
+            singles.push(since.elapsed().as_secs_f64() * 1e9);
+            Ok(())
+        })
+    }
+
     /// A watch that begins now.
     #[inline(always)]
     pub(crate) fn watch(&self) -> ElapsedTime<'j> {
@@ -152,23 +192,40 @@ impl<'j> Ensemble<'j> {
         what: &str,
         sides: [Side<'_>; N],
     ) -> hydrant::Result<Option<[f64; N]>> {
-        let medians = match self.sender {
-            Some(_) => Some(self.alone(what, sides)?),
+        Ok(self.solo_timings(what, sides)?.map(medians))
+    }
+
+    /// Like [`solo`](Self::solo), but returns the timings.
+    pub(crate) fn solo_timings<const N: usize>(
+        &self,
+        what: &str,
+        sides: [Side<'_>; N],
+    ) -> hydrant::Result<Option<[Timing; N]>> {
+        let timings = match self.sender {
+            Some(_) => Some(self.alone_timings(what, sides)?),
             None => None,
         };
         self.job.barrier()?;
-        Ok(medians)
+        Ok(timings)
     }
 
     /// Like [`solo`](Self::solo), but called only on rank 0. Returns the medians.
     pub(crate) fn alone<const N: usize>(
         &self,
         what: &str,
-        mut sides: [Side<'_>; N],
+        sides: [Side<'_>; N],
     ) -> hydrant::Result<[f64; N]> {
+        Ok(medians(self.alone_timings(what, sides)?))
+    }
+
+    fn alone_timings<const N: usize>(
+        &self,
+        what: &str,
+        mut sides: [Side<'_>; N],
+    ) -> hydrant::Result<[Timing; N]> {
         self.next(what)?;
-        let medians = self.plan.alone(&mut sides)?;
-        Ok(medians.try_into().expect("a median of each side"))
+        let timings = self.plan.alone(&mut sides)?;
+        Ok(timings.try_into().expect("a timing of each side"))
     }
 
     /// Measures work of several ranks. Each side is this rank's part; a part that only answers
@@ -178,13 +235,67 @@ impl<'j> Ensemble<'j> {
         what: &str,
         sides: [Side<'_>; N],
     ) -> hydrant::Result<Option<[f64; N]>> {
+        Ok(self.together_timings(what, sides)?.map(medians))
+    }
+
+    /// Like [`together`](Self::together), but returns the timings.
+    pub(crate) fn together_timings<const N: usize>(
+        &self,
+        what: &str,
+        sides: [Side<'_>; N],
+    ) -> hydrant::Result<Option<[Timing; N]>> {
         match self.sender {
             Some(_) => self.lead(what, sides).map(Some),
             None => self.follow(sides).map(|()| None),
         }
     }
 
-    fn lead<const N: usize>(&self, what: &str, sides: [Side<'_>; N]) -> hydrant::Result<[f64; N]> {
+    /// Like [`together_timings`](Self::together_timings), of one side and its bare reference. There is none between
+    /// hosts without RDMA.
+    pub(crate) fn beside_bare(
+        &self,
+        what: &str,
+        bare: Side<'_>,
+        ours: Side<'_>,
+    ) -> hydrant::Result<Option<BesideBare>> {
+        if !self.has_bare() {
+            let timings = self.together_timings(what, [ours])?;
+            return Ok(timings.map(|[ours]| BesideBare { ours, bare: None }));
+        }
+        let timings = self.together_timings(what, [bare, ours])?;
+        Ok(timings.map(|[bare, ours]| BesideBare {
+            ours,
+            bare: Some(bare.median()),
+        }))
+    }
+
+    /// Returns true if there is a bare network, or memory for a bare exchange.
+    pub(crate) fn has_bare(&self) -> bool {
+        self.network.is_some() || !self.between_hosts
+    }
+
+    /// A row in nanoseconds, with the spread of the samples between hosts.
+    pub(crate) fn timed_row(&self, bench: &str, case: impl Into<String>, timing: &Timing) -> Row {
+        self.row_of(bench, case, "ns", timing)
+    }
+
+    /// Like [`timed_row`](Self::timed_row), in another unit.
+    pub(crate) fn row_of(
+        &self,
+        bench: &str,
+        case: impl Into<String>,
+        unit: &str,
+        timing: &Timing,
+    ) -> Row {
+        let row = Row::new(bench, case, unit, timing.median());
+        row.spread(timing.spread().filter(|_| self.between_hosts))
+    }
+
+    fn lead<const N: usize>(
+        &self,
+        what: &str,
+        sides: [Side<'_>; N],
+    ) -> hydrant::Result<[Timing; N]> {
         self.next(what)?;
         let mut number = 0;
         let mut led = sides.map(|side| {
@@ -196,11 +307,9 @@ impl<'j> Ensemble<'j> {
             }
         });
         let mut sides = led.each_mut().map(|side| side as Side<'_>);
-        let medians = self.plan.in_turns(&mut sides)?;
+        let timings = (self.plan).in_turns(&mut sides, &mut || self.singles.take())?;
         self.command([N as u64, 0])?;
-        let mut array = [f64::NAN; N];
-        array.copy_from_slice(&medians);
-        Ok(array)
+        Ok(timings.try_into().expect("a timing of each side"))
     }
 
     fn follow<const N: usize>(&self, mut sides: [Side<'_>; N]) -> hydrant::Result<()> {
@@ -210,6 +319,8 @@ impl<'j> Ensemble<'j> {
                 Some(side) => self.longest(side(count)?)?,
                 None => return Ok(()),
             };
+            // Only those of rank 0 count.
+            self.singles.take();
         }
     }
 
@@ -244,7 +355,7 @@ impl<'j> Ensemble<'j> {
 
     /// Reports a row. Only the row of rank 0 counts.
     pub(crate) fn row(&self, row: Row) -> hydrant::Result<()> {
-        self.send(&BenchEvent::Row(row))
+        self.send(&BenchEvent::Row(Box::new(row)))
     }
 
     fn send(&self, event: &BenchEvent) -> hydrant::Result<()> {
@@ -269,6 +380,34 @@ impl<'j> Ensemble<'j> {
     pub(crate) fn sizes(&self, least: u64, most: u64) -> Vec<u64> {
         sizes(least, most, self.quick || self.registered)
     }
+}
+
+/// The times of a side, and the median of its bare reference.
+pub(crate) struct BesideBare {
+    pub(crate) ours: Timing,
+    pub(crate) bare: Option<f64>,
+}
+
+fn medians<const N: usize>(timings: [Timing; N]) -> [f64; N] {
+    timings.map(|timing| timing.median())
+}
+
+/// Gathers the place of each rank. Returns nothing on ranks other than 0.
+fn places(job: &Job) -> hydrant::Result<Vec<RankPlace>> {
+    let all = job.alloc::<u8>(RankPlace::BYTES * job.size() as usize)?;
+    let own = RankPlace::here(job.port()).encode();
+    all.put(Rank(0), RankPlace::BYTES * job.rank().index(), &own)?;
+    job.barrier()?;
+    let mut bytes = Vec::new();
+    if job.rank() == Rank(0) {
+        bytes.resize(all.len(), 0);
+        all.local()?.read(0, &mut bytes)?;
+    }
+    job.free(all)?;
+    Ok(bytes
+        .chunks(RankPlace::BYTES)
+        .map(RankPlace::decode)
+        .collect())
 }
 
 /// Every size from `least` to `most` in steps of two, or a few of them.

@@ -8,6 +8,12 @@ pub(crate) enum BenchError {
     /// The memory for the bare references could not be created or opened.
     #[error("cannot share memory for the bare references: {0}")]
     Window(#[source] io::Error),
+    /// The ranks of named hosts share memory.
+    #[error(
+        "the named hosts are one host, whose ranks share memory: leave out --hosts to measure that, or name the hosts \
+         of several containers (--name-hosts)"
+    )]
+    OneHost,
     /// The pipe to `hydrant bench` is closed.
     #[error("cannot report to `hydrant bench`: {0}")]
     Report(#[source] io::Error),

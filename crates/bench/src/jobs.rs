@@ -1,11 +1,14 @@
 //! Starts the jobs of a bench in sequence, and gathers their rows.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use hydrant::{MessageProtocol, Strategy};
+use hydrant_launch::launcher::Host;
+use hydrant_report::remote::RemoteArgs;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Bench, BenchArgs, TURNS};
@@ -14,8 +17,9 @@ use crate::cases::{messages, scattered, strategies};
 use crate::ensemble;
 use crate::launch;
 use crate::measure::{MeasurementPlan, median};
+use crate::place::JobPlace;
 use crate::rank::RankArgs;
-use crate::report::{BenchEvent, Receiver};
+use crate::report::{BenchEvent, Receiver, STANDARD_OUTPUT};
 use crate::row::Row;
 use crate::suite::{self, BenchStep, Suite};
 
@@ -62,7 +66,10 @@ pub(crate) fn measure(
 ) -> Result<Vec<Row>, JobError> {
     let mut receiver = Receiver::new().map_err(JobError::Hear)?;
     let steps: Vec<BenchStep> = (0..rounds(args))
-        .flat_map(|_| suite::steps(args.bench, args.network(), args.n))
+        .flat_map(|_| match args.is_on_hosts() {
+            true => suite::steps_on_hosts(args.bench, args.ranks()),
+            false => suite::steps(args.bench, args.network(), args.ranks()),
+        })
         // The default protocol only.
         .filter(|step| match step {
             BenchStep::Send(protocol, _) => {
@@ -71,21 +78,34 @@ pub(crate) fn measure(
             _ => true,
         })
         .collect();
-    let launch = Launch {
-        conduit: args.conduit.as_deref(),
-        strategy: None,
-        protocol: None,
-    };
     let bar = progress(steps.len() as u64);
+    // Goals want a core for each rank; every host is taken to have as many as this one.
+    let cores = cores * (args.remote.hosts.len() as u32).max(1);
+    let report = match args.is_on_hosts() {
+        true => STANDARD_OUTPUT.to_owned(),
+        false => receiver.path(),
+    };
+    let (all_hosts, pair) = (args.remote.hosts.clone(), pair_of(&args.remote.hosts));
     let (mut rows, mut samples) = (Vec::new(), Vec::new());
     for step in steps {
+        let launch = Launch {
+            conduit: args.conduit.as_deref(),
+            strategy: None,
+            protocol: None,
+            remote: &args.remote,
+            hosts: if suite::is_of_a_pair(step) {
+                &pair
+            } else {
+                &all_hosts
+            },
+        };
         match step {
             BenchStep::Measure(suite, ranks) => {
-                let words = RankArgs::measure(suite, &receiver.path(), cores, args);
+                let words = RankArgs::measure(suite, &report, cores, args);
                 rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
             }
             BenchStep::Scatter(strategy, ranks) => {
-                let words = RankArgs::measure(Suite::Scattered, &receiver.path(), cores, args);
+                let words = RankArgs::measure(Suite::Scattered, &report, cores, args);
                 let limits = scattered::limits(strategy);
                 let launch = Launch {
                     strategy: Some((strategy, &limits)),
@@ -99,7 +119,7 @@ pub(crate) fn measure(
                     bar.inc(1);
                     continue;
                 }
-                let words = RankArgs::measure(Suite::Strategies, &receiver.path(), cores, args);
+                let words = RankArgs::measure(Suite::Strategies, &report, cores, args);
                 let limits = strategies::limits();
                 let launch = Launch {
                     strategy: Some((strategy, &limits)),
@@ -108,7 +128,7 @@ pub(crate) fn measure(
                 rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
             }
             BenchStep::Send(protocol, ranks) => {
-                let words = RankArgs::measure(Suite::Messages, &receiver.path(), cores, args);
+                let words = RankArgs::measure(Suite::Messages, &report, cores, args);
                 let launch = Launch {
                     protocol: Some(protocol),
                     ..launch
@@ -183,18 +203,30 @@ fn run_job(
     bar: &ProgressBar,
 ) -> Result<Vec<Row>, JobError> {
     let over = receiver.own_sender().map_err(JobError::Hear)?;
+    let printed = receiver.writing_end().map_err(JobError::Hear)?;
+    let reached = RemoteArgs {
+        hosts: launch.hosts.to_vec(),
+        ..launch.remote.clone()
+    };
+    let counts = (reached.reach()).place(ranks).unwrap_or_default();
     std::thread::scope(|scope| {
         let rows = scope.spawn(move || {
-            let mut rows = Vec::new();
+            let (mut rows, mut place) = (Vec::new(), None);
             loop {
                 match receiver.next()? {
                     BenchEvent::Next(what) => bar.set_message(what),
-                    BenchEvent::Row(row) => rows.push(row),
+                    BenchEvent::Place(conduit, ranks) => {
+                        place = Some(JobPlace::new(conduit, launch.hosts, &counts, &ranks));
+                    }
+                    BenchEvent::Row(mut row) => {
+                        row.place = place.clone();
+                        rows.push(*row);
+                    }
                     BenchEvent::Over => return Ok(rows),
                 }
             }
         });
-        let ended = launch.run(ranks, words);
+        let ended = launch.run(ranks, words, Some(printed));
         over.send(&BenchEvent::Over).map_err(JobError::Hear)?;
         let rows = rows
             .join()
@@ -225,7 +257,7 @@ fn start_up(launch: &Launch<'_>, ranks: u32, quick: bool) -> Result<Row, JobErro
         }
         bare.push(begin.elapsed().as_secs_f64() * 1e9);
         let begin = Instant::now();
-        launch.run(ranks, RankArgs::nothing())?;
+        launch.run(ranks, RankArgs::nothing(), None)?;
         ours.push(begin.elapsed().as_secs_f64() * 1e9);
     }
     let case = format!("start and end, {ranks} ranks");
@@ -240,14 +272,26 @@ struct Launch<'a> {
     strategy: Option<(Strategy, &'a [(&'static str, String)])>,
     /// The protocol of two-sided messages.
     protocol: Option<MessageProtocol>,
+    /// The way to other hosts, and those of this job; none for a job on this host.
+    remote: &'a RemoteArgs,
+    hosts: &'a [Host],
 }
 
 impl Launch<'_> {
     /// Runs a whole job of this program's ranks. Another process of this program becomes the
-    /// launcher.
-    fn run(&self, ranks: u32, words: Vec<String>) -> Result<(), JobError> {
+    /// launcher. Ranks on other hosts print their reports to `printed`.
+    fn run(
+        &self,
+        ranks: u32,
+        words: Vec<String>,
+        printed: Option<OwnedFd>,
+    ) -> Result<(), JobError> {
         let mut run = Command::new(own_program()?);
-        run.args([launch::LAUNCH, &ranks.to_string()]);
+        run.arg(launch::LAUNCH);
+        run.args(launch::words(ranks, self.remote, self.hosts));
+        if let (Some(printed), false) = (printed, self.hosts.is_empty()) {
+            run.stdout(printed);
+        }
         if let Some(conduit) = self.conduit {
             run.env("HYDRANT_CONDUIT", conduit);
         }
@@ -266,6 +310,16 @@ impl Launch<'_> {
             Err(JobError::Failed { ranks, status })
         }
     }
+}
+
+/// The hosts of a job of two ranks: the first two of the list, with a rank on each.
+fn pair_of(hosts: &[Host]) -> Vec<Host> {
+    let pair = hosts.iter().take(2).cloned();
+    pair.map(|host| Host {
+        slots: Some(1),
+        ..host
+    })
+    .collect()
 }
 
 fn own_program() -> Result<PathBuf, JobError> {

@@ -19,11 +19,13 @@ mod measure;
 mod network;
 mod peers;
 mod picture;
+mod place;
 mod print;
 mod rank;
 mod report;
 mod row;
 mod suite;
+mod timing;
 
 use std::env;
 use std::io::{self, Write};
@@ -40,7 +42,7 @@ use hydrant_report::status::{status, strict_status};
 use args::{BenchArgs, Beside, Network};
 use beside::MpiError;
 use jobs::JobError;
-use launch::LAUNCH;
+use launch::{AGENT, LAUNCH};
 use rank::{RANK, RankArgs};
 use row::Row;
 
@@ -65,6 +67,9 @@ fn main() -> ExitCode {
         let rank = RankCommand::parse_from(env::args_os().skip(1));
         return status(hydrant::log_to_stderr().and_then(|()| rank::run(&rank.args)));
     }
+    if first == AGENT {
+        return ExitCode::from(hydrant_launch::launcher::agent());
+    }
     if first == LAUNCH {
         return launch::run(env::args_os().skip(2));
     }
@@ -87,6 +92,23 @@ pub(crate) enum RunError {
         /// The bench that was asked for.
         bench: String,
     },
+    /// The bench is about one host.
+    #[error(
+        "`hydrant bench {bench}` measures nothing between hosts: rma, am, messages, atomics, barrier, collectives, strategies \
+         and all do"
+    )]
+    OneHost {
+        /// The bench that was asked for.
+        bench: String,
+    },
+    /// All ranks of a simulated network are one process.
+    #[error("a simulated network has no hosts: leave out --hosts, or --conduit")]
+    SimulatedHosts,
+    /// Nothing is between fewer hosts.
+    #[error(
+        "{0} host is named, and --hosts measures between two at least: hydrant bench {1} --hosts a,b"
+    )]
+    TooFewHosts(usize, String),
     /// No rival has such operations.
     #[error(
         "`hydrant bench {bench}` has nothing of MPI's beside it: barrier, collectives and messages have, on shared memory"
@@ -117,6 +139,17 @@ fn run(args: &BenchArgs) -> Result<(), RunError> {
         let bench = args.bench.to_possible_value();
         bench.map_or_else(String::new, |bench| bench.get_name().to_owned())
     };
+    if args.is_on_hosts() {
+        if args.is_played() {
+            return Err(RunError::SimulatedHosts);
+        }
+        if !args.bench.is_between_hosts() {
+            return Err(RunError::OneHost { bench: name() });
+        }
+        if args.remote.hosts.len() < 2 {
+            return Err(RunError::TooFewHosts(args.remote.hosts.len(), name()));
+        }
+    }
     if args.is_played() && args.bench.is_of_real_time() {
         return Err(RunError::RealTime { bench: name() });
     }
@@ -152,7 +185,11 @@ fn print(args: &BenchArgs, machine: &Machine, rows: &[Row]) -> io::Result<()> {
             }
         }
         Format::Table => {
-            writeln!(out, "{}\n", print::header(machine, args.n))?;
+            let header = match rows.iter().find_map(|row| row.place.as_ref()) {
+                Some(_) => print::header_of_hosts(rows),
+                None => print::header(machine, args.ranks()),
+            };
+            writeln!(out, "{header}\n")?;
             write!(
                 out,
                 "{}",

@@ -6,6 +6,9 @@
 
 use std::time::Duration;
 
+pub(crate) use crate::timing::median;
+use crate::timing::{Sampled, Timing};
+
 /// The repetitions where the caller gives no number.
 pub(crate) const REPETITIONS: u32 = 101;
 
@@ -81,10 +84,10 @@ impl MeasurementPlan {
         }
     }
 
-    /// Median time of one operation of each side, which runs alone, in nanoseconds.
-    pub(crate) fn alone<E>(&self, sides: &mut [Side<'_, E>]) -> Result<Vec<f64>, E> {
+    /// Times of one operation of each side, which runs alone, in nanoseconds.
+    pub(crate) fn alone<E>(&self, sides: &mut [Side<'_, E>]) -> Result<Vec<Timing>, E> {
         if !self.singly {
-            return self.in_turns(sides);
+            return self.in_turns(sides, &mut Vec::new);
         }
         let mut counts = Vec::with_capacity(sides.len());
         for side in sides.iter_mut() {
@@ -101,36 +104,39 @@ impl MeasurementPlan {
                 }
             }
         }
-        Ok(samples.iter_mut().map(|samples| median(samples)).collect())
+        let timing = |samples| Timing::new(samples, Sampled::Operation);
+        Ok(samples.into_iter().map(timing).collect())
     }
 
-    /// Median time of one operation of each side, by batches, in nanoseconds.
-    pub(crate) fn in_turns<E>(&self, sides: &mut [Side<'_, E>]) -> Result<Vec<f64>, E> {
+    /// Times of one operation of each side, by batches, in nanoseconds. If the side of this process timed each
+    /// operation of its batch by itself, `singles` returns and forgets these times, and they count instead.
+    pub(crate) fn in_turns<E>(
+        &self,
+        sides: &mut [Side<'_, E>],
+        singles: &mut dyn FnMut() -> Vec<f64>,
+    ) -> Result<Vec<Timing>, E> {
         let mut counts = Vec::with_capacity(sides.len());
         for side in sides.iter_mut() {
             counts.push(self.calibrate(&mut **side)?);
         }
-        let mut samples = vec![Vec::with_capacity(self.repetitions); sides.len()];
+        singles();
+        let mut batches = vec![Vec::with_capacity(self.repetitions); sides.len()];
+        let mut operations = vec![Vec::new(); sides.len()];
         for repetition in 0..self.warm_up + self.repetitions {
             for (i, side) in sides.iter_mut().enumerate() {
                 let took = side(counts[i])?;
+                let times = singles();
                 if repetition >= self.warm_up {
-                    samples[i].push(took.as_secs_f64() * 1e9 / counts[i] as f64);
+                    batches[i].push(took.as_secs_f64() * 1e9 / counts[i] as f64);
+                    operations[i].extend(times);
                 }
             }
         }
-        Ok(samples.iter_mut().map(|samples| median(samples)).collect())
-    }
-}
-
-/// The middle of the samples, or the mean of the two in the middle; NaN of none.
-pub(crate) fn median(samples: &mut [f64]) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    let middle = samples.len() / 2;
-    match samples.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => samples[middle],
-        _ => (samples[middle - 1] + samples[middle]) / 2.0,
+        let timing = |(operations, batches): (Vec<f64>, Vec<f64>)| match operations.as_slice() {
+            [] => Timing::new(batches, Sampled::Batch),
+            _ => Timing::new(operations, Sampled::Operation),
+        };
+        Ok(operations.into_iter().zip(batches).map(timing).collect())
     }
 }
 
@@ -138,6 +144,11 @@ pub(crate) fn median(samples: &mut [f64]) -> f64 {
 mod tests {
     use super::*;
     use std::convert::Infallible;
+
+    fn in_turns<E>(plan: &MeasurementPlan, sides: &mut [Side<'_, E>]) -> Result<Vec<f64>, E> {
+        let timings = plan.in_turns(sides, &mut Vec::new)?;
+        Ok(timings.iter().map(Timing::median).collect())
+    }
 
     #[test]
     fn median_of_odd_even_and_none() {
@@ -164,7 +175,7 @@ mod tests {
             largest = largest.max(n);
             Ok::<_, Infallible>(Duration::from_nanos(7 * n))
         };
-        let medians = plan.in_turns(&mut [&mut ours]).unwrap();
+        let medians = in_turns(&plan, &mut [&mut ours]).unwrap();
         assert!((medians[0] - 7.0).abs() < 0.01, "{medians:?}");
         assert!(largest * 7 >= 50_000 && largest * 7 < 60_000, "{largest}");
     }
@@ -189,7 +200,7 @@ mod tests {
                 ))
             }
         };
-        let medians = plan.in_turns(&mut [&mut drift(1), &mut drift(2)]).unwrap();
+        let medians = in_turns(&plan, &mut [&mut drift(1), &mut drift(2)]).unwrap();
         assert!((medians[1] / medians[0] - 2.0).abs() < 0.01, "{medians:?}");
     }
 
@@ -211,7 +222,7 @@ mod tests {
             };
             Ok::<_, Infallible>(preempted + Duration::from_nanos(3 * n))
         };
-        plan.in_turns(&mut [&mut side]).unwrap();
+        in_turns(&plan, &mut [&mut side]).unwrap();
         assert!(last * 3 >= 50_000, "{last}");
     }
 
@@ -231,7 +242,8 @@ mod tests {
             };
             Ok::<_, Infallible>(Duration::from_nanos(9_000 * n + trouble))
         };
-        assert_eq!(plan.alone(&mut [&mut side]).unwrap(), [9_000.0]);
+        let timings = plan.alone(&mut [&mut side]).unwrap();
+        assert_eq!(timings[0].median(), 9_000.0);
         assert!(calls > 10, "{calls}");
     }
 
@@ -244,14 +256,36 @@ mod tests {
             singly: false,
         };
         let mut nothing = |_| Ok::<_, Infallible>(Duration::ZERO);
-        assert_eq!(plan.in_turns(&mut [&mut nothing]).unwrap(), [0.0]);
+        assert_eq!(in_turns(&plan, &mut [&mut nothing]).unwrap(), [0.0]);
+    }
+
+    #[test]
+    fn operations_that_were_timed_singly_count_instead_of_their_batch() {
+        let plan = MeasurementPlan {
+            warm_up: 1,
+            ..MeasurementPlan::new(Some(2), true)
+        };
+        let recorded = std::cell::RefCell::new(Vec::new());
+        let mut side = |n: u64| {
+            recorded
+                .borrow_mut()
+                .extend((0..n).map(|i| if i == 0 { 20_000.0 } else { 2_000.0 }));
+            Ok::<_, Infallible>(Duration::from_nanos(2_000 * n + 18_000))
+        };
+        let timings = plan.in_turns(&mut [&mut side], &mut || recorded.take());
+        let spread = timings.unwrap()[0].spread().unwrap();
+        assert_eq!(
+            (spread.min, spread.p50, spread.sampled),
+            (2_000.0, 2_000.0, Sampled::Operation)
+        );
+        assert!(spread.samples > 2, "{spread:?}");
     }
 
     #[test]
     fn errors_come_through() {
         let mut broken = |_| Err("peer lost");
         assert_eq!(
-            MeasurementPlan::new(None, true).in_turns(&mut [&mut broken]),
+            in_turns(&MeasurementPlan::new(None, true), &mut [&mut broken]),
             Err("peer lost")
         );
     }

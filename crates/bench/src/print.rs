@@ -6,7 +6,9 @@ use hydrant_report::units;
 
 use crate::args::Network;
 use crate::peers::PublishedPeer;
+use crate::place::{HostPlace, JobPlace};
 use crate::row::{Other, Row, WORKING_SET};
+use crate::timing::Spread;
 
 /// The lines above the tables: the machine and the ranks.
 pub(crate) fn header(machine: &Machine, ranks: u32) -> String {
@@ -19,12 +21,45 @@ pub(crate) fn header(machine: &Machine, ranks: u32) -> String {
     format!("{}{crowded}", machine.line())
 }
 
+/// The lines above the tables of a job on several hosts: the network, then each host. The job with the most ranks is on
+/// all of them.
+pub(crate) fn header_of_hosts(rows: &[Row]) -> String {
+    let places = rows.iter().filter_map(|row| row.place.as_ref());
+    let Some(place) = places.max_by_key(|place| place.ranks) else {
+        return String::new();
+    };
+    let (ranks, hosts) = (place.ranks, place.hosts.len());
+    let JobPlace {
+        version, conduit, ..
+    } = place;
+    let title = format!("hydrant {version}, {conduit}, {ranks} ranks on {hosts} hosts");
+    let columns = [
+        ("host", Align::Left),
+        ("ranks", Align::Right),
+        ("port", Align::Left),
+        ("machine", Align::Left),
+    ];
+    let mut table = Table::new(title, &columns);
+    for host in &place.hosts {
+        let HostPlace {
+            host,
+            ranks,
+            machine,
+            port,
+        } = host.clone();
+        table.row([host, ranks.to_string(), port, machine]);
+    }
+    table.to_string().trim_end().to_owned()
+}
+
 /// One table for each bench, in the order of the rows.
 pub(crate) fn tables(rows: &[Row], peer: &PublishedPeer, network: Network) -> String {
     let mut text = String::new();
     for rows in rows.chunk_by(|a, b| a.bench == b.bench) {
         text += &table(rows, peer).to_string();
+        let has_reference = rows.iter().any(|row| row.reference.is_some());
         text += match network {
+            _ if !has_reference => "",
             Network::Mapped => reference(&rows[0].bench),
             Network::Registered => network_reference(&rows[0].bench),
         };
@@ -38,6 +73,9 @@ fn table(rows: &[Row], peer: &PublishedPeer) -> Table {
         ("case", Align::Left),
         ("bytes", Align::Right),
         ("median", Align::Right),
+        ("min", Align::Right),
+        ("p90", Align::Right),
+        ("p99", Align::Right),
         ("reference", Align::Right),
         ("ratio", Align::Right),
         ("goal", Align::Left),
@@ -48,6 +86,10 @@ fn table(rows: &[Row], peer: &PublishedPeer) -> Table {
     let mut table = Table::new(rows[0].bench.clone(), &columns);
     for row in rows {
         let with_unit = |figure| figure_in_words(figure, &row.unit);
+        let spread = |of: fn(&Spread) -> f64| {
+            let figure = row.spread.as_ref().map(of);
+            figure.map_or_else(String::new, with_unit)
+        };
         let met = match row.met {
             Some(true) => "✓",
             Some(false) => "✗",
@@ -58,6 +100,9 @@ fn table(rows: &[Row], peer: &PublishedPeer) -> Table {
             row.bytes
                 .map_or_else(String::new, |bytes| units::bytes(bytes as f64)),
             with_unit(row.median),
+            spread(|spread| spread.min),
+            spread(|spread| spread.p90),
+            spread(|spread| spread.p99),
             row.reference.map_or_else(String::new, with_unit),
             row.ratio.map_or_else(String::new, units::digits),
             row.goal.clone().unwrap_or_default(),

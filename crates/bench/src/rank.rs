@@ -30,6 +30,9 @@ pub(crate) struct RankArgs {
     /// Fewer sizes.
     #[arg(long)]
     quick: bool,
+    /// The user named hosts.
+    #[arg(long)]
+    on_hosts: bool,
 }
 
 impl RankArgs {
@@ -43,6 +46,7 @@ impl RankArgs {
         let mut words = Self::words(suite);
         words.extend([format!("--report={report}"), format!("--cores={cores}")]);
         words.extend(bench.repetitions().map(|reps| format!("--reps={reps}")));
+        words.extend(bench.is_on_hosts().then(|| "--on-hosts".to_owned()));
         words.extend(bench.quick.then(|| "--quick".to_owned()));
         words
     }
@@ -113,6 +117,7 @@ fn ensemble<'j>(job: &'j Job, args: &RankArgs) -> hydrant::Result<Ensemble<'j>> 
         cores: args.cores,
         plan,
         quick: args.quick,
+        on_hosts: args.on_hosts,
     };
     Ensemble::new(job, &setup)
 }

@@ -5,11 +5,12 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::{Deserialize, Serialize};
 
+use crate::place::RankPlace;
 use crate::row::Row;
 
 /// The reason why no process is found by its number.
@@ -20,8 +21,10 @@ pub(crate) const NOT_OURS: &str = "/proc is not there or is of another PID names
 pub(crate) enum BenchEvent {
     /// The name of the next measurement.
     Next(String),
+    /// The conduit of a job on several hosts, and the place of each rank.
+    Place(String, Vec<RankPlace>),
     /// A measured row.
-    Row(Row),
+    Row(Box<Row>),
     /// The job is over; the receiver itself writes this event.
     Over,
 }
@@ -30,9 +33,16 @@ pub(crate) enum BenchEvent {
 #[derive(Debug)]
 pub(crate) struct Sender(File);
 
+/// The path of a pipe that is the rank's standard output: the launcher carries it from other hosts.
+pub(crate) const STANDARD_OUTPUT: &str = "-";
+
 impl Sender {
     /// Opens the pipe at the path of its [`Receiver`].
     pub(crate) fn open(path: &str) -> io::Result<Self> {
+        if path == STANDARD_OUTPUT {
+            let output = io::stdout().as_fd().try_clone_to_owned()?;
+            return Ok(Sender(output.into()));
+        }
         File::options().write(true).open(path).map(Sender)
     }
 
@@ -72,6 +82,11 @@ impl Receiver {
         format!("/proc/{}/fd/{}", std::process::id(), self.write.as_raw_fd())
     }
 
+    /// The writing end, for a launcher to print to.
+    pub(crate) fn writing_end(&self) -> io::Result<OwnedFd> {
+        self.write.try_clone()
+    }
+
     /// The sender of the event that the job is over.
     pub(crate) fn own_sender(&self) -> io::Result<Sender> {
         Ok(Sender(self.write.try_clone()?.into()))
@@ -95,7 +110,7 @@ mod tests {
         let sender = Sender::open(&receiver.path()).unwrap();
         let events = [
             BenchEvent::Next("put, 8".to_owned()),
-            BenchEvent::Row(Row::new("rma", "put", "ns", 3.0)),
+            BenchEvent::Row(Box::new(Row::new("rma", "put", "ns", 3.0))),
             BenchEvent::Next("two\nlines".to_owned()),
         ];
         for event in &events {

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::place::JobPlace;
+use crate::timing::Spread;
+
 /// The ending of names of benches whose `bytes` are those of the working set.
 pub(crate) const WORKING_SET: &str = "over a working set";
 
@@ -30,6 +33,12 @@ pub(crate) struct Row {
     /// were measured.
     #[serde(flatten)]
     pub(crate) others: Others,
+    /// The spread of the samples, between hosts.
+    #[serde(flatten)]
+    pub(crate) spread: Option<Spread>,
+    /// The place of the job, between hosts.
+    #[serde(flatten)]
+    pub(crate) place: Option<JobPlace>,
 }
 
 /// A rival that users might choose instead.
@@ -99,6 +108,22 @@ impl Row {
             goal: None,
             met: None,
             others: Others::default(),
+            spread: None,
+            place: None,
+        }
+    }
+
+    /// Sets the spread of the samples, if there is one.
+    pub(crate) fn spread(mut self, spread: Option<Spread>) -> Self {
+        self.spread = spread;
+        self
+    }
+
+    /// Like [`Row::against`], if there is a reference.
+    pub(crate) fn against_if(self, reference: Option<f64>) -> Self {
+        match reference {
+            Some(reference) => self.against(reference),
+            None => self,
         }
     }
 
@@ -188,6 +213,7 @@ impl Goal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timing::{Sampled, Timing};
 
     #[test]
     fn json_has_the_agreed_keys_in_order_and_null_where_none() {
@@ -197,6 +223,23 @@ mod tests {
             text,
             r#"{"bench":"rma","case":"put","bytes":8,"unit":"ns","median":3.5,"reference":3.0,"ratio":1.1666666666666667,"goal":null,"met":null}"#
         );
+        assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
+    }
+
+    #[test]
+    fn spread_and_place_have_keys_beside_the_others() {
+        let timing = Timing::new(vec![1.0, 2.0, 9.0], Sampled::Operation);
+        let mut row = Row::new("rma", "put", "ns", 2.0).spread(timing.spread());
+        row.place = Some(JobPlace::new("ofi".to_owned(), &[], &[], &[]));
+        let text = serde_json::to_string(&row).unwrap();
+        let keys = [
+            r#""min":1.0"#,
+            r#""p50":2.0"#,
+            r#""p99":9.0"#,
+            r#""sampled":"operation""#,
+            r#""conduit":"ofi""#,
+        ];
+        assert!(keys.iter().all(|key| text.contains(key)), "{text}");
         assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
     }
 

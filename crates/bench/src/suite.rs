@@ -56,6 +56,35 @@ pub(crate) enum BenchStep {
     StartUp(u32),
 }
 
+/// The steps of `bench` on several hosts. Benches about a pair of ranks have a rank on each of the first two, the others
+/// `n` ranks on all.
+pub(crate) fn steps_on_hosts(bench: Bench, n: u32) -> Vec<BenchStep> {
+    match bench {
+        Bench::Barrier => vec![BenchStep::Measure(Suite::Barrier, n)],
+        Bench::Collectives => vec![BenchStep::Measure(Suite::Collectives, n)],
+        Bench::All => [
+            Bench::Rma,
+            Bench::Am,
+            Bench::Messages,
+            Bench::Atomics,
+            Bench::Barrier,
+            Bench::Collectives,
+        ]
+        .into_iter()
+        .flat_map(|bench| steps_on_hosts(bench, n))
+        .collect(),
+        bench => steps(bench, Network::Registered, 2),
+    }
+}
+
+/// True if the job has its ranks on a pair of hosts, whatever the list.
+pub(crate) fn is_of_a_pair(step: BenchStep) -> bool {
+    !matches!(
+        step,
+        BenchStep::Measure(Suite::Barrier | Suite::Collectives, _)
+    )
+}
+
 /// The steps of `bench` with `n` ranks. Steps about a crowd, or about a growing job, have their own
 /// numbers of ranks.
 pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<BenchStep> {

@@ -34,8 +34,9 @@ fn rows(arguments: &[&str]) -> Vec<Value> {
 
 fn check(row: &Value) {
     let keys = row.as_object().expect("an object").keys();
-    // The keys of rivals are present only where they were measured.
-    let keys: Vec<&String> = keys.filter(|key| !OTHERS.contains(&key.as_str())).collect();
+    // The keys of rivals and of hosts are present only where they were measured.
+    let is_optional = |key: &str| OTHERS.contains(&key) || OF_HOSTS.contains(&key);
+    let keys: Vec<&String> = keys.filter(|key| !is_optional(key.as_str())).collect();
     let mut expected = [
         "bench",
         "case",
@@ -79,6 +80,12 @@ fn check(row: &Value) {
 
 /// The keys of the rivals.
 const OTHERS: [&str; 2] = ["mpich", "open_mpi"];
+
+/// The keys of rows between hosts.
+const OF_HOSTS: [&str; 11] = [
+    "min", "p50", "p90", "p99", "samples", "sampled", "version", "conduit", "ranks", "machine",
+    "hosts",
+];
 
 fn cases(rows: &[Value]) -> Vec<&str> {
     rows.iter().filter_map(|row| row["case"].as_str()).collect()
@@ -271,6 +278,135 @@ fn bad_requests_are_refused_before_anything_is_measured() {
         (&["rma", "--plot", "a.png"], "written as .svg or .html"),
     ] {
         let output = bench(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains(says),
+            "{arguments:?}: {errors}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+}
+
+/// Runs a bench on named hosts, all of which are this machine. The network between them is played.
+fn bench_on_hosts(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hydrant-bench"))
+        .args(arguments)
+        .env("HYDRANT_RSH", "sh -c 'shift; exec sh -c \"$*\"' rsh")
+        .env("HYDRANT_INTER_NODE", "smp+pin")
+        .env("HYDRANT_PRETEND_HOSTS", "2")
+        .output()
+        .expect("the command starts")
+}
+
+#[test]
+fn rows_between_hosts_name_them_and_have_percentiles() {
+    for (bench, ranks, case) in [
+        ("rma", 2, "put, hit"),
+        ("am", 2, "short round trip"),
+        ("atomics", 2, "fetch_add, by a message"),
+        // Ranks of both hosts take part, and no memory is shared with those of the other.
+        ("barrier", 4, "barrier, 4 ranks"),
+        ("collectives", 4, "all_reduce"),
+    ] {
+        let number = ranks.to_string();
+        let output = bench_on_hosts(&[
+            bench, "-n", &number, "--hosts", "a,b", "--quick", "--reps", "2", "--format", "json",
+        ]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{bench}: {errors}");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let rows: Vec<Value> = (text.lines())
+            .map(|line| serde_json::from_str(line).expect(line))
+            .collect();
+        assert!(cases(&rows).contains(&case), "{bench}: {:?}", cases(&rows));
+        for row in &rows {
+            check(row);
+            // No reference through shared memory.
+            assert!(row["reference"].is_null(), "{row}");
+            let hosts = row["hosts"].as_array().expect("hosts");
+            let names: Vec<&str> = hosts
+                .iter()
+                .filter_map(|host| host["host"].as_str())
+                .collect();
+            assert_eq!(names, ["a", "b"], "{row}");
+            let of_hosts: u64 = hosts.iter().filter_map(|host| host["ranks"].as_u64()).sum();
+            assert_eq!(
+                (row["ranks"].as_u64(), of_hosts),
+                (Some(ranks), ranks),
+                "{row}"
+            );
+            assert!(
+                row["conduit"]
+                    .as_str()
+                    .expect("a conduit")
+                    .contains("smp+pin"),
+                "{row}"
+            );
+            assert!(
+                row["machine"] == hosts[0]["machine"] && row["version"].is_string(),
+                "{row}"
+            );
+            // A share is a single figure.
+            if row["unit"] == "%" {
+                continue;
+            }
+            let figure = |key: &str| row[key].as_f64().expect(key);
+            let rising = ["min", "p50", "p90", "p99"].map(figure);
+            assert!(rising.is_sorted(), "{row}");
+            assert_eq!(figure("p50"), figure("median"), "{row}");
+        }
+    }
+}
+
+#[test]
+fn strategies_between_hosts_have_percentiles_over_all_rounds() {
+    let output = bench_on_hosts(&[
+        "strategies",
+        "--strategies",
+        "bounce",
+        "--hosts",
+        "a,b",
+        "--quick",
+        "--format",
+        "json",
+    ]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let rows = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect(line));
+    for row in rows {
+        assert!(
+            row["p50"].as_f64() > Some(0.0) && row["sampled"] == "operation",
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn hosts_that_cannot_be_measured_are_named() {
+    for (arguments, says) in [
+        (&["rma", "--hosts", "a"][..], "1 host is named"),
+        (
+            &["cost", "--hosts", "a,b"],
+            "measures nothing between hosts",
+        ),
+        (&["rma", "--rsh", "ssh"], "--hosts"),
+        (
+            &["rma", "--hosts", "a,b", "--conduit", "sim:ideal"],
+            "a simulated network has no hosts",
+        ),
+        (
+            &["rma", "--hosts", "a,b", "--rsh", "false"],
+            "host a, of rank 0, could not be reached",
+        ),
+        (
+            &["rma", "--hosts", "a,b", "--conduit", "smp"],
+            "the named hosts are one host",
+        ),
+    ] {
+        let output = bench_on_hosts(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
             !output.status.success() && errors.contains(says),

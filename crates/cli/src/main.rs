@@ -3,6 +3,7 @@
 mod bench;
 mod completions;
 mod info;
+mod probe;
 mod run;
 
 use std::process::ExitCode;
@@ -23,8 +24,12 @@ enum Command {
     Run(run::Arguments),
     #[command(hide = true)]
     Agent,
+    /// Answer a question of `hydrant info --hosts` about this host
+    #[command(hide = true)]
+    Probe(probe::ProbeArgs),
     Bench(bench::ForwardedBenchArgs),
-    /// Show this machine's conduits and limits, and every setting with its origin
+    /// Show this machine's conduits and limits, and every setting with its origin; with --hosts, check whether
+    /// a job can run on other hosts
     Info(info::InfoArgs),
     /// Print a script that lets a shell complete this command
     Completions(completions::CompletionsArgs),
@@ -34,6 +39,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(arguments) => run::run(arguments),
         Command::Agent => run::agent(),
+        Command::Probe(arguments) => probe::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Info(arguments) => status(info::run(&arguments)),
         Command::Completions(arguments) => status(completions::print(&arguments, Cli::command())),

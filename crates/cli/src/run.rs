@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use clap::Args;
 use hydrant::{ConduitKind, Settings, Strategy};
-use hydrant_launch::launcher::{self, Bind, DEFAULT_SHELL, Host, MAX_RANKS, Prefix, Spec};
+use hydrant_launch::launcher::{self, Bind, MAX_RANKS, Prefix, Spec};
+use hydrant_report::remote::RemoteArgs;
 use hydrant_report::status::print_message;
 
 /// The status of a job that could not be started.
@@ -64,24 +65,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "HOW", default_value_t)]
     bind: Bind,
 
-    /// Hosts that share the ranks evenly, in blocks; one with slots, as in `a:4`, gets so many at
-    /// most, before the others
-    #[arg(long, value_name = "HOST[:SLOTS],...", value_delimiter = ',')]
-    hosts: Vec<Host>,
-
-    /// The remote shell: a command that takes a host and a command line [default: $HYDRANT_RSH, or
-    /// ssh -x -o BatchMode=yes]
-    #[arg(long, value_name = "COMMAND", requires = "hosts")]
-    rsh: Option<OsString>,
-
-    /// Where hydrant is on the other hosts, if not where it is here
-    #[arg(long, value_name = "PATH", requires = "hosts")]
-    remote_hydrant: Option<PathBuf>,
-
-    /// Give the ranks of each host its name as HYDRANT_HOST_ID: they share memory within a host of the list
-    /// and nowhere else, as for containers of one kernel
-    #[arg(long, requires = "hosts")]
-    name_hosts: bool,
+    #[command(flatten)]
+    remote: RemoteArgs,
 
     /// How long a host may be silent before it counts as lost
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, requires = "hosts")]
@@ -126,15 +111,9 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     spec.workspace = Some(workspace());
     if !simulated {
         spec.prefix = arguments.prefix;
-        spec.remote.hosts = arguments.hosts;
+        spec.remote = arguments.remote.reach();
+        spec.remote.silence = arguments.host_silence;
     }
-    spec.remote.shell =
-        (arguments.rsh.or_else(shell_in_force)).unwrap_or_else(|| DEFAULT_SHELL.into());
-    let own = env::current_exe().unwrap_or_else(|_| "hydrant".into());
-    let hydrant = arguments.remote_hydrant.unwrap_or(own);
-    spec.remote.agent = vec![hydrant.into(), "agent".into()];
-    spec.remote.silence = arguments.host_silence;
-    spec.remote.name_hosts = arguments.name_hosts;
     match launcher::run(&spec, &mut |event| print_message("run", &event)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
@@ -160,11 +139,6 @@ fn check_settings(of_ranks: &[(OsString, OsString)]) -> Result<(), hydrant::Erro
 /// Runs the ranks of this host for a launcher on another.
 pub(crate) fn agent() -> ExitCode {
     ExitCode::from(launcher::agent())
-}
-
-/// The remote shell that the environment names.
-fn shell_in_force() -> Option<OsString> {
-    env::var_os("HYDRANT_RSH").filter(|shell| !shell.is_empty())
 }
 
 /// The conduit that the environment gives the ranks, if it is valid.

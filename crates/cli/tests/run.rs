@@ -242,3 +242,168 @@ fn a_closed_reader_ends_the_output_without_a_message() {
         assert!(!said.contains("pipe"), "{arguments:?}: {said}");
     }
 }
+
+/// Runs `hydrant info --hosts` with a remote shell for which this machine is every host but `gone`, which cannot be
+/// reached, `bare`, which has no hydrant, and `old`, which has another version.
+fn info(hosts: &str, options: &[&str]) -> Output {
+    let script = "host=$1; shift
+        case $host in
+        gone) echo 'no route to host' >&2; exit 255;;
+        bare) exec /no/such/hydrant agent;;
+        old) printf '\\nhydrant agent 0.0.1\\n'; exec sleep 60;;
+        esac
+        exec sh -c \"$*\"";
+    let rsh = format!("sh -c '{}' rsh", script.replace('\'', "'\\''"));
+    Command::new(env!("CARGO_BIN_EXE_hydrant"))
+        .args(["info", "--hosts", hosts, "--rsh", &rsh])
+        .args(options)
+        .env_remove("HYDRANT_RSH")
+        .output()
+        .expect("the command runs")
+}
+
+/// The lines of `hydrant info --hosts --format json`: section, name and the whole object.
+fn info_lines(output: &Output) -> Vec<(String, String, serde_json::Value)> {
+    let text = out(output);
+    let parse = |line: &str| {
+        let value: serde_json::Value = serde_json::from_str(line).expect(line);
+        let word = |key: &str| value[key].as_str().expect(line).to_owned();
+        (word("section"), word("name"), value)
+    };
+    text.lines().map(parse).collect()
+}
+
+#[test]
+fn hosts_that_can_run_a_job_are_checked_by_running_one() {
+    let output = info("a,b,c", &["--format", "json"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}{errors}", out(&output));
+    let lines = info_lines(&output);
+    let of = |section: &str| -> Vec<_> {
+        let of_section = lines.iter().filter(|line| line.0 == section);
+        of_section
+            .map(|(_, name, value)| (name.as_str(), value))
+            .collect()
+    };
+    let names = |section: &str| -> Vec<&str> { of(section).iter().map(|line| line.0).collect() };
+    for section in ["hosts", "libfabric", "RDMA", "limits"] {
+        assert_eq!(names(section), ["a", "b", "c"], "{section}");
+    }
+    assert_eq!(names("pairs"), ["a, b", "a, c", "b, c"]);
+    for (name, pair) in of("pairs") {
+        assert_eq!(pair["connected"], true, "{name}");
+        assert!(pair["get_nanoseconds"].as_u64() > Some(0), "{pair}");
+        // All three are one host here.
+        assert_eq!(pair["meaning"], "shared memory: both names are of one host");
+    }
+    assert!(
+        of("limits")
+            .iter()
+            .all(|(_, limits)| limits["memory_bytes"].is_u64())
+    );
+    assert_eq!(names("job"), ["ran"]);
+    let stops = of("to mend")
+        .iter()
+        .any(|(_, defect)| defect["stops_jobs"] == true);
+    assert!(!stops, "{lines:?}");
+}
+
+#[test]
+fn hosts_that_cannot_be_used_are_named_with_the_remedy() {
+    let output = info("a,gone,bare,old", &["--format", "json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", out(&output));
+    let lines = info_lines(&output);
+    let defect = |name: &str| {
+        let line = lines
+            .iter()
+            .find(|line| line.0 == "to mend" && line.1 == name);
+        let value = &line
+            .unwrap_or_else(|| panic!("{name} is missing: {lines:?}"))
+            .2;
+        assert_eq!(value["stops_jobs"], true);
+        [&value["value"], &value["meaning"]].map(|text| text.as_str().expect("text").to_owned())
+    };
+    let [what, remedy] = defect("gone");
+    assert!(
+        what.contains("could not be reached") && what.contains("no route to host"),
+        "{what}"
+    );
+    assert!(
+        remedy.contains("gone true` must succeed without a question"),
+        "{remedy}"
+    );
+    let [what, remedy] = defect("bare");
+    assert!(
+        what.contains("is hydrant there under the same path?"),
+        "{what}"
+    );
+    assert!(
+        remedy.starts_with("scp ") && remedy.contains("--remote-hydrant"),
+        "{remedy}"
+    );
+    let [what, _] = defect("old");
+    assert!(what.contains("has hydrant 0.0.1, and this is"), "{what}");
+    let job = lines
+        .iter()
+        .find(|line| line.0 == "job")
+        .expect("a job of the rest");
+    let value = job.2["value"].as_str().expect("text");
+    assert!(
+        job.1 == "ran" && value.contains("without 3 that did not answer"),
+        "{value}"
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hydrant"));
+    let refused = (command
+        .args(["info", "--hosts", "a"])
+        .env("HYDRANT_OFI_WINDOW", "many"))
+    .output()
+    .expect("the command runs");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && refused.stdout.is_empty(),
+        "{text}"
+    );
+    assert!(text.contains("HYDRANT_OFI_WINDOW"), "{text}");
+    let table = info("gone", &[]);
+    assert_eq!(table.status.code(), Some(1));
+    assert!(
+        out(&table).lines().all(|line| line.chars().count() <= 80),
+        "{}",
+        out(&table)
+    );
+}
+
+#[test]
+fn hosts_without_a_network_between_them_are_named() {
+    // Named hosts share no memory, and libfabric is hidden.
+    let options = ["--name-hosts", "--format", "json"];
+    let hide = |command: &mut Command| -> Output {
+        (command.env("HYDRANT_OFI_LIBRARY", "/no/such/libfabric"))
+            .env("HYDRANT_VERBS_LIBRARY", "/no/such/libibverbs")
+            .env("HYDRANT_RSH", "sh -c 'shift; exec sh -c \"$*\"' rsh")
+            .output()
+            .expect("the command runs")
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hydrant"));
+    let output = hide(command.args(["info", "--hosts", "a,b"]).args(options));
+    assert_eq!(output.status.code(), Some(1), "{}", out(&output));
+    let lines = info_lines(&output);
+    let pair = &lines
+        .iter()
+        .find(|line| line.0 == "pairs")
+        .expect("a pair")
+        .2;
+    assert_eq!(pair["connected"], false);
+    let why = "no network: a has neither an RDMA port nor an endpoint of libfabric";
+    assert_eq!(pair["meaning"], why);
+    let defects: Vec<_> = lines.iter().filter(|line| line.0 == "to mend").collect();
+    let names: Vec<&str> = defects.iter().map(|line| line.1.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    for (_, name, defect) in defects {
+        let remedy = defect["meaning"].as_str().expect("text");
+        assert!(
+            remedy.starts_with(&format!("on {name}: apt install libfabric1")),
+            "{remedy}"
+        );
+    }
+}

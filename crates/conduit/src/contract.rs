@@ -62,6 +62,12 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
     /// depends on it.
     fn footprint(&self) -> Footprint;
 
+    /// Returns the port of the network that this rank uses, such as its provider and interface. It is empty where memory
+    /// is the network. For people: nothing depends on it.
+    fn port(&self) -> String {
+        String::new()
+    }
+
     /// Makes local memory usable by peers, and by the NIC, under the returned key.
     ///
     /// # Safety

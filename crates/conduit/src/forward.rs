@@ -94,6 +94,7 @@ forward! {
         fn size(&self) -> u32;
         fn caps(&self) -> &Caps;
         fn footprint(&self) -> Footprint;
+        fn port(&self) -> String;
         fn deregister(&self, key: Key) -> Result<(), Error>;
         fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error>;
         fn handled(&self, peer: Rank) -> (u64, u64);

@@ -224,6 +224,10 @@ unsafe impl Conduit for Mixed {
         &self.caps
     }
 
+    fn port(&self) -> String {
+        self.inter.port()
+    }
+
     fn footprint(&self) -> Footprint {
         let (intra, inter) = (self.intra.footprint(), self.inter.footprint());
         Footprint {

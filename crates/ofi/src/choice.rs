@@ -27,7 +27,7 @@ pub(crate) struct Candidate {
 }
 
 /// An endpoint that this host offers, for people.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedEndpoint {
     /// The provider, as `tcp`.
     pub provider: String,
@@ -35,6 +35,16 @@ pub struct OfferedEndpoint {
     pub interface: String,
     /// The address, for providers with IP addresses.
     pub address: String,
+}
+
+impl OfferedEndpoint {
+    pub(crate) fn of(offer: &Offer) -> Self {
+        Self {
+            provider: offer.provider(),
+            interface: offer.domain_name(),
+            address: offer.ip().map_or_else(String::new, |ip| ip.to_string()),
+        }
+    }
 }
 
 impl fmt::Display for OfferedEndpoint {
@@ -193,15 +203,15 @@ fn is_loopback(offer: &Offer) -> bool {
 /// # Errors
 /// A sentence that says why there is none.
 pub fn endpoints(options: &OfiOptions) -> Result<Vec<OfferedEndpoint>, String> {
-    let usable = usable(options)?;
-    Ok(usable
-        .iter()
-        .map(|(_, offer)| OfferedEndpoint {
-            provider: offer.provider(),
-            interface: offer.domain_name(),
-            address: offer.ip().map_or_else(String::new, |ip| ip.to_string()),
-        })
-        .collect())
+    let mut endpoints: Vec<OfferedEndpoint> = Vec::new();
+    for (_, offer) in usable(options)? {
+        // libfabric offers an interface once for each set of capabilities.
+        let endpoint = OfferedEndpoint::of(&offer);
+        if !endpoints.contains(&endpoint) {
+            endpoints.push(endpoint);
+        }
+    }
+    Ok(endpoints)
 }
 
 /// Returns the first candidate of the first list that all lists have, or a sentence that names a rank without.
@@ -236,6 +246,15 @@ mod tests {
             provider: provider.to_owned(),
             protocol: (25, version),
             family,
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_offered_once() {
+        // Without libfabric there is nothing to list.
+        let endpoints = endpoints(&OfiOptions::default()).unwrap_or_default();
+        for (at, endpoint) in endpoints.iter().enumerate() {
+            assert!(!endpoints[..at].contains(endpoint), "{endpoints:?}");
         }
     }
 

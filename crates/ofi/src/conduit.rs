@@ -19,6 +19,7 @@ use hydrant_conduit::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
+    choice::OfferedEndpoint,
     commands::LinkCommand,
     fabric::RegionRequest,
     ffi,
@@ -175,6 +176,10 @@ unsafe impl Conduit for Ofi {
 
     fn caps(&self) -> &Caps {
         &self.shared.caps
+    }
+
+    fn port(&self) -> String {
+        OfferedEndpoint::of(self.shared.fabric.offer()).to_string()
     }
 
     fn footprint(&self) -> Footprint {

@@ -233,6 +233,10 @@ unsafe impl Conduit for Verbs {
         self.shared.endpoint.caps()
     }
 
+    fn port(&self) -> String {
+        self.shared.endpoint.nic().port.name()
+    }
+
     fn footprint(&self) -> Footprint {
         self.shared.endpoint.footprint()
     }

@@ -36,6 +36,13 @@ pub struct Port {
     pub atomics: Option<Atomicity>,
 }
 
+impl Port {
+    /// Returns the name as in `HYDRANT_VERBS_DEVICE`: `mlx5_0:1`.
+    pub(crate) fn name(&self) -> String {
+        format!("{}:{}", self.device, self.port)
+    }
+}
+
 impl std::fmt::Display for Port {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let below = if self.ethernet { "RoCE" } else { "InfiniBand" };

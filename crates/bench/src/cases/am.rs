@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hydrant::{Job, Rank};
 
 use super::barrier::HANDOVERS;
-use super::{consume, ping_pong, round_trip};
+use super::{consume, ping_pong, round_trip_singly};
 use crate::bare;
 use crate::ensemble::Ensemble;
 use crate::measure::{Side, median};
@@ -91,7 +91,7 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
     };
     // Round trips one after another. The partner does nothing but handle messages.
     let trips = |count: u64, request: &dyn Fn() -> hydrant::Result<()>| match e.rank() {
-        0 => e.timed(count, |_| {
+        0 => e.timed_singly(count, |_| {
             let next = answered.count() + 1;
             request()?;
             answered.await_count(job, next);
@@ -100,21 +100,21 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
         rank if rank == PARTNER.0 => asked.serve(job, count),
         _ => Ok(Duration::ZERO),
     };
-    let measure =
-        |case: &str, bytes: Option<u64>, request: &dyn Fn() -> hydrant::Result<()>, goal| {
-            let mut turn = 0;
-            let what = format!("{case}, {} bytes", bytes.unwrap_or(0));
-            let sides: [Side<'_>; 2] = [
-                &mut |count| round_trip(e, &mut turn, argument_of(bytes), count),
-                &mut |count| trips(count, request),
-            ];
-            if let Some([bare, ours]) = e.together(&what, sides)? {
-                let row = Row::new("am", case, "ns", ours);
-                let row = bytes.map_or(row.clone(), |bytes| row.bytes(bytes));
-                e.row(row.against(bare).goal_if(goal))?;
-            }
-            Ok::<_, hydrant::Error>(())
-        };
+    let measure = |case: &str,
+                   bytes: Option<u64>,
+                   request: &dyn Fn() -> hydrant::Result<()>,
+                   goal: Option<Goal>| {
+        let mut turn = 0;
+        let what = format!("{case}, {} bytes", bytes.unwrap_or(0));
+        let bare = &mut |count| round_trip_singly(e, &mut turn, argument_of(bytes), count);
+        if let Some(it) = e.beside_bare(&what, bare, &mut |count| trips(count, request))? {
+            let row = e.timed_row("am", case, &it.ours);
+            let row = bytes.map_or(row.clone(), |bytes| row.bytes(bytes));
+            let goal = goal.filter(|_| it.bare.is_some());
+            e.row(row.against_if(it.bare).goal_if(goal))?;
+        }
+        Ok::<_, hydrant::Error>(())
+    };
     let on_network = |times| {
         e.network
             .as_ref()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hydrant::Symmetric;
 
-use super::{consume, partner_place, round_trip};
+use super::{consume, partner_place, round_trip_singly};
 use crate::bare;
 use crate::ensemble::Ensemble;
 use crate::network::PARTNER;
@@ -110,18 +110,14 @@ pub(crate) fn unmapped(e: &Ensemble<'_>) -> hydrant::Result<()> {
     };
     let mut turn = 0;
     let mut beside = |case: &str, operation: &dyn Fn(u64) -> hydrant::Result<()>| {
-        let medians = e.together(
-            case,
-            [
-                &mut |count| round_trip(e, &mut turn, 8, count),
-                &mut |count| match e.rank() {
-                    0 => e.timed(count, operation),
-                    _ => Ok(Duration::ZERO),
-                },
-            ],
-        )?;
-        if let Some([bare, ours]) = medians {
-            e.row(Row::new("atomics", case, "ns", ours).bytes(8).against(bare))?;
+        let bare = &mut |count| round_trip_singly(e, &mut turn, 8, count);
+        let ours = &mut |count| match e.rank() {
+            0 => e.timed_singly(count, operation),
+            _ => Ok(Duration::ZERO),
+        };
+        if let Some(it) = e.beside_bare(case, bare, ours)? {
+            let row = e.timed_row("atomics", case, &it.ours).bytes(8);
+            e.row(row.against_if(it.bare))?;
         }
         Ok::<_, hydrant::Error>(())
     };

@@ -2,7 +2,8 @@
 
 use super::round_trip;
 use crate::ensemble::Ensemble;
-use crate::row::{Goal, Row};
+use crate::measure::Side;
+use crate::row::Goal;
 
 /// With more ranks than cores, every rank must get its core once for each barrier, which takes at
 /// least one handover of the core. Ten handovers for each rank of a core are far below the time
@@ -16,19 +17,22 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let world = job.world();
     let case = format!("barrier, {ranks} ranks");
     let mut turn = 0;
-    let medians = e.together(
-        &case,
-        [
-            &mut |count| round_trip(e, &mut turn, 8, count),
-            &mut |count| e.timed(count, |_| job.barrier()),
-            &mut |count| {
-                e.timed(count, |_| {
-                    world.notify(None)?;
-                    world.wait(None)
-                })
-            },
-        ],
-    )?;
+    let mut bare = |count| round_trip(e, &mut turn, 8, count);
+    let mut whole = |count| e.timed(count, |_| job.barrier());
+    let mut split = |count| {
+        e.timed(count, |_| {
+            world.notify(None)?;
+            world.wait(None)
+        })
+    };
+    let timings = if e.has_bare() {
+        let sides: [Side<'_>; 3] = [&mut bare, &mut whole, &mut split];
+        (e.together_timings(&case, sides)?)
+            .map(|[bare, whole, split]| (Some(bare.median()), [whole, split]))
+    } else {
+        let sides: [Side<'_>; 2] = [&mut whole, &mut split];
+        e.together_timings(&case, sides)?.map(|ours| (None, ours))
+    };
     let goal = match ranks {
         2 if e.network.is_some() => e.uncrowded(Goal::AtMostTimes(1.05)),
         _ if e.registered => None,
@@ -36,14 +40,12 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
         _ if e.crowding > 1.0 => Some(Goal::AtMostTimes(HANDOVERS * e.crowding)),
         _ => None,
     };
-    if let Some([bare, whole, split]) = medians {
-        e.row(
-            Row::new("barrier", case, "ns", whole)
-                .against(bare)
-                .goal_if(goal),
-        )?;
+    if let Some((bare, [whole, split])) = timings {
+        let goal = goal.filter(|_| bare.is_some());
+        let row = e.timed_row("barrier", case, &whole);
+        e.row(row.against_if(bare).goal_if(goal))?;
         let case = format!("notify and wait, {ranks} ranks");
-        e.row(Row::new("barrier", case, "ns", split).against(bare))?;
+        e.row(e.timed_row("barrier", case, &split).against_if(bare))?;
     }
     Ok(())
 }

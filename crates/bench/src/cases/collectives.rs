@@ -9,9 +9,9 @@ use hydrant::{Op, TeamRank};
 
 use super::{round_trip, written};
 use crate::beside;
-use crate::ensemble::Ensemble;
+use crate::ensemble::{BesideBare, Ensemble};
 use crate::measure::Side;
-use crate::row::{Goal, Row};
+use crate::row::Goal;
 
 /// Up to this size a collective costs its messages, above it its bytes.
 const SHORT: u64 = 64;
@@ -181,24 +181,23 @@ fn compare(
     };
     let what = format!("{case}, {bytes} bytes");
     let mut ours = |count| e.timed(count, &mut operation);
-    let medians = if bytes <= SHORT || e.network.is_some() {
-        e.together(&what, [&mut bare as Side<'_>, &mut ours])?
+    let outcome = if !e.has_bare() || bytes <= SHORT || e.network.is_some() {
+        e.beside_bare(&what, &mut bare, &mut ours)?
     } else {
         // One after the other: the copies of one side would fill the caches with memory that the
         // other does not use.
-        (e.together(&what, [&mut bare as Side<'_>])?)
-            .zip(e.together(&what, [&mut ours as Side<'_>])?)
-            .map(|([bare], [ours])| [bare, ours])
+        let bare = e.together(&what, [&mut bare as Side<'_>])?;
+        let ours = e.together_timings(&what, [&mut ours as Side<'_>])?;
+        ours.zip(bare).map(|([ours], [bare])| BesideBare {
+            ours,
+            bare: Some(bare),
+        })
     };
     let judged = bytes == JUDGED && !e.registered;
     let goal = (least.times.filter(|_| judged)).map(Goal::AtMostTimes);
-    if let Some([bare, ours]) = medians {
-        e.row(
-            Row::new("collectives", case, "ns", ours)
-                .bytes(bytes)
-                .against(bare)
-                .goal_if(goal),
-        )?;
+    if let Some(it) = outcome {
+        let row = e.timed_row("collectives", case, &it.ours).bytes(bytes);
+        e.row(row.against_if(it.bare).goal_if(goal))?;
     }
     Ok(())
 }

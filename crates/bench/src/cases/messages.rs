@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::ensemble::Ensemble;
 use crate::network::PARTNER;
-use crate::row::Row;
 
 /// The longest message.
 pub(crate) const MAX_BYTES: u64 = 4 << 20;
@@ -27,17 +26,19 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
         // Each side runs by itself, as in the MPI programs, so that no side inherits the other's
         // caches.
         let what = format!("{case}, {bytes} bytes");
-        let there_and_back = e.together(&what, [&mut |count| ping_pong(e, &mut one, count)])?;
+        let there_and_back =
+            e.together_timings(&what, [&mut |count| ping_pong(e, &mut one, count)])?;
         if let Some([there_and_back]) = there_and_back {
-            let half = Row::new("messages", case, "ns", there_and_back / 2.0);
-            e.row(half.bytes(bytes))?;
+            let half = there_and_back.map(|nanos| nanos / 2.0);
+            e.row(e.timed_row("messages", case, &half).bytes(bytes))?;
         }
         let case = format!("stream, {protocol}");
         let what = format!("{case}, {bytes} bytes");
-        let window = e.together(&what, [&mut |windows| stream(e, &mut buffers, windows)])?;
+        let window =
+            e.together_timings(&what, [&mut |windows| stream(e, &mut buffers, windows)])?;
         if let Some([window]) = window {
-            let rate = (WINDOW as u64 * bytes) as f64 / (window / 1e9) / 1e6;
-            e.row(Row::new("messages", case, "MB/s", rate).bytes(bytes))?;
+            let rate = window.map(|nanos| (WINDOW as u64 * bytes) as f64 / (nanos / 1e9) / 1e6);
+            e.row(e.row_of("messages", case, "MB/s", &rate).bytes(bytes))?;
         }
     }
     Ok(())
@@ -52,7 +53,7 @@ fn ping_pong(e: &Ensemble<'_>, buffer: &mut [u8], count: u64) -> hydrant::Result
     let (job, zero) = (e.job, hydrant::Rank(0));
     job.barrier()?;
     match e.rank() {
-        0 => e.timed(count, |_| {
+        0 => e.timed_singly(count, |_| {
             job.send(PARTNER, THERE, buffer)?;
             job.receive(PARTNER, BACK, buffer).map(drop)
         }),

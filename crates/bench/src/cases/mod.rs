@@ -36,15 +36,38 @@ pub(super) fn round_trip(
     bytes: u64,
     count: u64,
 ) -> hydrant::Result<Duration> {
+    bare_round_trip(e, turn, [bytes, count], false)
+}
+
+/// Like [`round_trip`], beside a side that is [timed singly](Ensemble::timed_singly).
+pub(super) fn round_trip_singly(
+    e: &Ensemble<'_>,
+    turn: &mut u64,
+    bytes: u64,
+    count: u64,
+) -> hydrant::Result<Duration> {
+    bare_round_trip(e, turn, [bytes, count], true)
+}
+
+fn bare_round_trip(
+    e: &Ensemble<'_>,
+    turn: &mut u64,
+    [bytes, count]: [u64; 2],
+    singly: bool,
+) -> hydrant::Result<Duration> {
     let Some(network) = &e.network else {
         return ping_pong(e, turn, count);
     };
     let (mut network, len) = (network.borrow_mut(), bytes as usize);
     let network = &mut *network;
     match e.rank() {
-        0 => e.timed(count, |_| {
-            Ok(network.ping(len).map_err(BenchError::Network)?)
-        }),
+        0 => {
+            let ping = |_| Ok(network.ping(len).map_err(BenchError::Network)?);
+            match singly {
+                true => e.timed_singly(count, ping),
+                false => e.timed(count, ping),
+            }
+        }
         rank if rank == PARTNER.0 => {
             (0..count)
                 .try_for_each(|_| network.pong(len))

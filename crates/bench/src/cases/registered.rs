@@ -17,6 +17,7 @@ use crate::error::BenchError;
 use crate::measure::{Side, median};
 use crate::network::{self, BareNetwork, LARGEST, PARTNER};
 use crate::row::{Goal, Row};
+use crate::timing::Timing;
 
 /// The sizes whose bandwidth is measured, with as many operations in flight as fill the largest
 /// size.
@@ -80,12 +81,12 @@ impl Registered<'_> {
         [bytes, at_once]: [usize; 2],
         access: BareAccess,
         ours: Side<'_>,
-    ) -> hydrant::Result<Option<(f64, Option<f64>)>> {
+    ) -> hydrant::Result<Option<(Timing, Option<f64>)>> {
         let what = format!("{case}, {bytes} bytes");
         let each = |nanos: f64| nanos / at_once as f64;
         let Some(network) = &self.e.network else {
-            let medians = self.e.solo(&what, [ours])?;
-            return Ok(medians.map(|[ours]| (each(ours), None)));
+            let timings = self.e.solo_timings(&what, [ours])?;
+            return Ok(timings.map(|[ours]| (ours.map(each), None)));
         };
         let operate = |bare: &mut BareNetwork| match at_once {
             1 => bare.once(access, bytes),
@@ -96,8 +97,8 @@ impl Registered<'_> {
             self.e
                 .timed(count, |_| Ok(operate(bare).map_err(BenchError::Network)?))
         };
-        let medians = self.e.solo(&what, [&mut bare, ours])?;
-        Ok(medians.map(|[bare, ours]| (each(ours), Some(each(bare)))))
+        let timings = self.e.solo_timings(&what, [&mut bare, ours])?;
+        Ok(timings.map(|[bare, ours]| (ours.map(each), Some(each(bare.median())))))
     }
 
     /// Operations of eight bytes, from the call to the completion.
@@ -120,7 +121,7 @@ impl Registered<'_> {
         })?;
         for (case, medians, goal) in [("put, hit", put, to_put), ("get, hit", get, to_get)] {
             if let Some((ours, bare)) = medians {
-                let row = Row::new("rma", case, "ns", ours).bytes(8);
+                let row = e.timed_row("rma", case, &ours).bytes(8);
                 let row = bare.map_or(row.clone(), |bare| row.against(bare).goal_if(goal));
                 e.row(row)?;
             }
@@ -144,7 +145,7 @@ impl Registered<'_> {
         let each = |each: &dyn Fn(usize) -> hydrant::Result<()>| {
             (0..count).try_for_each(|row| each(row * STRIDE))
         };
-        let puts = self.e.solo(
+        let puts = self.e.solo_timings(
             &format!("put, {count} rows"),
             [
                 &mut |count| {
@@ -160,7 +161,7 @@ impl Registered<'_> {
                 },
             ],
         )?;
-        let gets = self.e.solo(
+        let gets = self.e.solo_timings(
             &format!("get, {count} rows"),
             [
                 &mut |count| {
@@ -184,10 +185,10 @@ impl Registered<'_> {
             };
             let bytes = bytes as u64;
             let case = format!("{name}_strided, rows of 64");
-            self.e
-                .row(Row::new("rma", case, "ns", strided).bytes(bytes))?;
+            let e = self.e;
+            e.row(e.timed_row("rma", case, &strided).bytes(bytes))?;
             let case = format!("{name} of each row of 64");
-            self.e.row(Row::new("rma", case, "ns", each).bytes(bytes))?;
+            e.row(e.timed_row("rma", case, &each).bytes(bytes))?;
         }
         Ok(())
     }
@@ -231,7 +232,11 @@ impl Registered<'_> {
         for (case, medians) in [("put bandwidth, hit", put), ("get bandwidth, hit", get)] {
             if let Some((ours, bare)) = medians {
                 let rate = |nanos: f64| bytes as f64 / nanos * 1e3;
-                let row = Row::new("rma", case, "MB/s", rate(ours)).bytes(bytes as u64);
+                let ours = ours.map(rate);
+                let row = self
+                    .e
+                    .row_of("rma", case, "MB/s", &ours)
+                    .bytes(bytes as u64);
                 let row = bare.map_or(row.clone(), |bare| row.against(rate(bare)).goal_if(goal));
                 self.e.row(row)?;
             }
@@ -318,26 +323,26 @@ fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
         let mut beside_bare = |case: &str, work: &dyn Fn(u64) -> hydrant::Result<Duration>| {
             let ours: Side<'_> = &mut |count| attended(work, count);
             if !has_bare {
-                let medians = e.together(case, [ours])?;
-                return Ok(medians.map(|[ours]| (ours, None)));
+                let timings = e.together_timings(case, [ours])?;
+                return Ok(timings.map(|[ours]| (ours, None)));
             }
             let bare: Side<'_> = &mut |count| round_trip(e, &mut turn, 8, count);
-            let medians = e.together(case, [bare, ours])?;
-            Ok::<_, hydrant::Error>(medians.map(|[bare, ours]| (ours, Some(bare))))
+            let timings = e.together_timings(case, [bare, ours])?;
+            Ok::<_, hydrant::Error>(timings.map(|[bare, ours]| (ours, Some(bare.median()))))
         };
         let apart = beside_bare(case, &one_by_one)?;
         let close = beside_bare(&row_of_them, &in_a_row)?;
         let asleep = format!("{case}, the peer waits in a barrier");
-        let waits = e.solo(&asleep, [&mut { one_by_one }])?;
+        let waits = e.solo_timings(&asleep, [&mut { one_by_one }])?;
         if let (Some(apart), Some(close), Some([waits])) = (apart, close, waits) {
             for (case, (ours, bare)) in [(case, apart), (&row_of_them, close)] {
-                let row = Row::new("rma", case, "ns", ours).bytes(8);
+                let row = e.timed_row("rma", case, &ours).bytes(8);
                 e.row(match bare {
                     Some(bare) => row.against(bare).goal_if(goal),
                     None => row,
                 })?;
             }
-            e.row(Row::new("rma", asleep, "ns", waits).bytes(8))?;
+            e.row(e.timed_row("rma", asleep, &waits).bytes(8))?;
             let share = 100.0 * (moves() - before) as f64 / used.get().max(1) as f64;
             e.row(Row::new(
                 "rma",

@@ -8,7 +8,7 @@
 //! its own, so that none inherits registrations. Time is that of the job's clock, so that emulated
 //! machines are measured by theirs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hydrant::{Rank, Symmetric};
 use hydrant_base::Random;
@@ -18,6 +18,7 @@ use crate::ensemble::Ensemble;
 use crate::measure::median;
 use crate::network::PARTNER;
 use crate::row::{Row, WORKING_SET};
+use crate::timing::{Sampled, Timing};
 
 /// The limit M: small, so that a working set beyond it is quickly touched, and below the pinning
 /// limit of the smallest emulated machine.
@@ -115,9 +116,10 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
                             count: *count,
                             warm_up: 2 * m as usize,
                         };
-                        let mean = point.measure(e, &field, &own)?;
+                        let (mean, each) = point.measure(e, &field, &own)?;
                         over.put_value(PARTNER, 0, turn)?;
-                        e.row(Row::new(&bench, strategy.name(), "ns", mean).bytes(set))?;
+                        let row = Row::new(&bench, strategy.name(), "ns", mean).bytes(set);
+                        e.row(row.spread(each.spread()))?;
                     } else if e.job.rank() == PARTNER {
                         attend(e, &over, turn)?;
                     }
@@ -143,13 +145,13 @@ struct MeasuredPoint {
 }
 
 impl MeasuredPoint {
-    /// The mean time of an operation, as the median of some runs.
+    /// The mean time of an operation, as the median of some runs; and, between hosts, the time of each.
     fn measure(
         &self,
         e: &Ensemble<'_>,
         field: &Symmetric<u64>,
         own: &Symmetric<u64>,
-    ) -> hydrant::Result<f64> {
+    ) -> hydrant::Result<(f64, Timing)> {
         // SAFETY: only rank 0 works here, and only on its partner's memory. Nobody else uses its
         // own part, which is freed after this.
         #[allow(unsafe_code)]
@@ -169,7 +171,7 @@ impl MeasuredPoint {
         }
         let mut random = Random::new(1);
         let mut next = 0;
-        let mut means = Vec::new();
+        let (mut means, mut each) = (Vec::new(), Vec::new());
         for _ in 0..SAMPLES {
             let start = e.job.now();
             for _ in 0..self.count.div_ceil(SAMPLES) {
@@ -179,12 +181,14 @@ impl MeasuredPoint {
                     AccessOrder::Skewed => skewed(&mut random, places),
                 };
                 next = (next + 1) % places;
+                let since = e.between_hosts.then(Instant::now);
                 once(at)?;
+                each.extend(since.map(|since| since.elapsed().as_secs_f64() * 1e9));
             }
             let took: Duration = e.job.now().saturating_sub(start);
             means.push(took.as_secs_f64() * 1e9 / self.count.div_ceil(SAMPLES) as f64);
         }
-        Ok(median(&mut means))
+        Ok((median(&mut means), Timing::new(each, Sampled::Operation)))
     }
 }
 

@@ -1,5 +1,7 @@
-//! `hydrant info`: the resources of this machine for Hydrant, and every setting in force.
+//! `hydrant info`: the resources of this machine for Hydrant, and every setting in force; or the state of
+//! other hosts.
 
+mod hosts;
 mod page;
 
 use std::io::{self, Write};
@@ -13,6 +15,7 @@ use serde_json::{Map, Value};
 
 use hydrant_report::format::Format;
 use hydrant_report::machine::{Fact, Machine, fact};
+use hydrant_report::remote::RemoteArgs;
 use hydrant_report::units;
 
 /// The arguments of `hydrant info`.
@@ -21,9 +24,12 @@ pub(crate) struct InfoArgs {
     /// How to print it: for people, or one JSON object a line.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
 }
 
-/// The reason why not everything was printed.
+/// The reason why not everything was printed, or why no job can run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InfoError {
     /// Standard output is closed or full.
@@ -32,6 +38,9 @@ pub(crate) enum InfoError {
     /// No job starts while a setting is bad.
     #[error("the settings cannot be used: {0}")]
     Setting(#[source] hydrant::Error),
+    /// Hosts cannot take part in a job.
+    #[error("no job can run on all of these hosts: the list above has the remedies")]
+    NoJob,
 }
 
 /// One printed line; as JSON, one object.
@@ -94,6 +103,17 @@ impl From<SettingRow> for InfoLine {
 
 /// Prints everything, then the error of a bad setting in the environment.
 pub(crate) fn run(args: &InfoArgs) -> Result<(), InfoError> {
+    if !args.remote.hosts.is_empty() {
+        // The ranks of all hosts get the settings of this process.
+        Settings::from_env().map_err(InfoError::Setting)?;
+        let check = hosts::check(&args.remote);
+        print(args, &check.lines).map_err(InfoError::Print)?;
+        return if check.can_run {
+            Ok(())
+        } else {
+            Err(InfoError::NoJob)
+        };
+    }
     let mut lines = lines();
     let settings = Settings::of_env();
     settings.warn_unknown();

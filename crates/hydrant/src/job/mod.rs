@@ -388,6 +388,12 @@ impl Job {
         self.core.progress.conduit().footprint()
     }
 
+    /// Returns the port of the network that this rank uses, for people: an RDMA device and its port, or a provider of
+    /// libfabric with interface and address. It is empty where shared memory joins all ranks.
+    pub fn port(&self) -> String {
+        self.core.progress.conduit().port()
+    }
+
     /// Returns whether NICs change words of 64 bits ([`AtomicsKind`](crate::AtomicsKind)).
     /// `docs/registration.md` says what that means for elements of `u64`, `i64` and `f64`.
     pub fn has_native_atomics(&self) -> bool {

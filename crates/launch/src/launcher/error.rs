@@ -108,8 +108,20 @@ pub enum LaunchError {
     )]
     OtherNamespace,
 
+    /// A host lacks the job's working directory, or this user may not enter it.
+    #[error(
+        "the working directory {} cannot be entered: {source}; make it on this host, or start the job in a directory \
+         that all hosts have", .directory.display()
+    )]
+    NoDirectory {
+        /// The directory.
+        directory: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+
     /// The system refused a resource that the launcher itself needs.
-    #[error("{doing} failed: {source}{}", hint(.source))]
+    #[error("{doing} failed: {source}{}", limit_hint(.source))]
     System {
         /// The launcher's activity.
         doing: &'static str,
@@ -138,7 +150,7 @@ impl LaunchError {
     }
 }
 
-/// Returns a remedy that the system's text lacks.
+/// Returns a remedy that the system's text lacks, where a program could not be executed.
 fn hint(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::ENOEXEC) => {
@@ -146,6 +158,13 @@ fn hint(source: &io::Error) -> &'static str {
              interpreter (#!/bin/sh)"
         }
         Some(libc::ENOENT) => "; the file is there, so its interpreter or loader is not",
+        _ => limit_hint(source),
+    }
+}
+
+/// Returns the limit that the system's text does not name.
+fn limit_hint(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
         Some(libc::EAGAIN) => {
             "; the user's limit on processes and threads is reached, or that of the control group: \
              raise it (ulimit -u, pids.max; for threads also ulimit -v) or start fewer ranks"

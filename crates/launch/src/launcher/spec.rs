@@ -1,5 +1,6 @@
 //! The user's description of a job.
 
+use std::env;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -12,6 +13,9 @@ use super::{DEFAULT_SHELL, Host, LaunchError};
 ///
 /// Each rank takes up to four file descriptors here, and no known host has more cores than this.
 pub const MAX_RANKS: u32 = 4096;
+
+/// The longest silence of a host, if the user sets no other.
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// A job to run.
 #[derive(Clone, Debug)]
@@ -57,6 +61,29 @@ pub struct RemoteHosts {
     pub name_hosts: bool,
 }
 
+impl RemoteHosts {
+    /// Describes hosts that the command `hydrant`, a path, is on. They are reached by the remote shell, else by the one
+    /// that the variable `HYDRANT_RSH` names, else by ssh.
+    pub fn new(hosts: Vec<Host>, shell: Option<OsString>, hydrant: impl Into<OsString>) -> Self {
+        let named = || env::var_os("HYDRANT_RSH").filter(|shell| !shell.is_empty());
+        RemoteHosts {
+            hosts,
+            shell: shell.or_else(named).unwrap_or_else(|| DEFAULT_SHELL.into()),
+            agent: vec![hydrant.into(), "agent".into()],
+            silence: SILENCE,
+            name_hosts: false,
+        }
+    }
+
+    /// Returns the ranks that each host gets of `ranks`.
+    ///
+    /// # Errors
+    /// [`LaunchError::TooFewSlots`].
+    pub fn place(&self, ranks: u32) -> Result<Vec<u32>, LaunchError> {
+        super::hosts::place(ranks, &self.hosts)
+    }
+}
+
 impl Spec {
     /// Describes a job of `ranks` ranks of `program`, with defaults for the rest.
     pub fn new(ranks: u32, program: impl Into<OsString>) -> Spec {
@@ -75,7 +102,7 @@ impl Spec {
                 hosts: Vec::new(),
                 shell: DEFAULT_SHELL.into(),
                 agent: Vec::new(),
-                silence: Duration::from_secs(20),
+                silence: SILENCE,
                 name_hosts: false,
             },
         }

@@ -278,6 +278,27 @@ pub(crate) fn unreachable() {
         125,
         "host a, of rank 0, could not be reached",
     );
+    let other = Shell::lying("version");
+    ends_with(
+        &mut other.script("a,liar", 2, &[], "exit 0"),
+        125,
+        "host liar, of rank 1, has hydrant 0.0.1, and this is ",
+    );
+    // A host may lack the working directory.
+    let directory = shell.directory.path().join("here alone");
+    fs::create_dir(&directory).expect("a directory");
+    let mut command = shell.script("a", 1, &[], "exit 0");
+    (command.current_dir(&directory)).env("HYDRANT_TEST_LOGIN", "rmdir \"$PWD\"");
+    let output = ends_with(
+        &mut command,
+        125,
+        "host a, of rank 0, refused: the working directory ",
+    );
+    let text = err(&output);
+    assert!(
+        text.contains("here alone cannot be entered") && !text.contains("interpreter"),
+        "{text}"
+    );
     // A host may lack a program that the launcher finds.
     let file = shell.directory.path().join("program");
     fs::write(&file, "#!/no/such/interpreter\n").expect("a file");

@@ -169,6 +169,11 @@ fn lying_agent(arguments: &[String]) -> ExitCode {
         // The agent reads no answers to its rank's lines.
         "lines" => frame(&[&[2, 0, 13][..], b"cmd=get_maxes"].concat()).repeat(1000),
         "prints" => frame(&[&[6, 0, 0, 0x80, 0x80, 1][..], &[b'x'; 1 << 14]].concat()).repeat(64),
+        "version" => {
+            println!("Welcome!\nhydrant agent 0.0.1");
+            thread::sleep(HANG);
+            return ExitCode::SUCCESS;
+        }
         other => panic!("no such lie: {other}"),
     };
     let mut out = std::io::stdout().lock();

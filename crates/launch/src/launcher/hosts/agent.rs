@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -110,8 +111,9 @@ fn begin(start: Start, ends: &ChildEnds) -> Result<(LocalRanks, Signals, Pipes),
     if processes::begin_elsewhere() {
         return Err(LaunchError::OtherNamespace);
     }
-    env::set_current_dir(OsString::from_vec(start.directory))
-        .map_err(LaunchError::system("entering the working directory"))?;
+    let directory = PathBuf::from(OsString::from_vec(start.directory));
+    env::set_current_dir(&directory)
+        .map_err(|source| LaunchError::NoDirectory { directory, source })?;
     let mut spec = Spec::new(start.ranks, OsString::from_vec(start.program));
     spec.arguments = (start.arguments.into_iter())
         .map(OsString::from_vec)

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::launcher::supervise::Behind;
 use crate::launcher::{Bind, Ending, Prefix};
 
+/// The words of [`GREETING`] before the version.
+pub(super) const GREETING_WORDS: &str = "hydrant agent ";
+
 /// An agent's first bytes. They name the version, which must be the launcher's.
 pub(super) const GREETING: &[u8] =
     concat!("\nhydrant agent ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();

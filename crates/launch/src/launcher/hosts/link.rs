@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use serde::Serialize;
 
-use super::frame::{self, Framed};
+use super::frame::{self, Framed, GREETING_WORDS};
 
 /// One end of the connection between the launcher and an agent.
 #[derive(Debug)]
@@ -126,6 +126,16 @@ impl AgentLink {
         Ok(FramesRead::All)
     }
 
+    /// Returns the version of the agent at the other end, if it greeted as an agent of another version.
+    pub(super) fn other_version(&self) -> Option<String> {
+        self.greeting?;
+        let text = String::from_utf8_lossy(&self.unread);
+        // The last piece may be an incomplete line.
+        let (lines, _) = text.rsplit_once('\n')?;
+        let version = (lines.lines()).find_map(|line| line.strip_prefix(GREETING_WORDS))?;
+        Some(crate::pmi1::wire::shorten(version.trim()))
+    }
+
     /// Returns the last line that came instead of a greeting.
     pub(super) fn noise(&self) -> Option<String> {
         self.greeting?;
@@ -160,10 +170,12 @@ mod tests {
             Ok(FramesRead::All)
         );
         assert_eq!(launcher.noise().as_deref(), Some("hydrant agent 0"));
+        assert_eq!(launcher.other_version().as_deref(), Some("0"));
         agent.greet(GREETING);
         agent.send(&AgentReport::Begun);
         assert_eq!(launcher.receive(&mut got), Ok(FramesRead::All));
         assert!(launcher.is_greeted() && launcher.noise().is_none());
+        assert_eq!(launcher.other_version(), None);
         assert_eq!(got, [AgentReport::Begun]);
         drop(agent);
         assert_eq!(launcher.receive(&mut got), Ok(FramesRead::End));

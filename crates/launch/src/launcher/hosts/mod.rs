@@ -75,7 +75,7 @@ impl fmt::Display for Host {
 
 /// Returns the number of ranks on each host. Hosts with slots fill them in order. The others share
 /// the rest evenly, and the first ones get one more.
-fn place(ranks: u32, hosts: &[Host]) -> Result<Vec<u32>, LaunchError> {
+pub(super) fn place(ranks: u32, hosts: &[Host]) -> Result<Vec<u32>, LaunchError> {
     let mut left = ranks;
     let mut counts: Vec<u32> = (hosts.iter())
         .map(|host| {

@@ -371,6 +371,7 @@ impl Agents {
                 continue;
             }
             let greeted = agent.link.as_ref().is_some_and(AgentLink::is_greeted);
+            let other = agent.link.as_ref().and_then(AgentLink::other_version);
             let ended = (agent.closed).is_some_and(|closed| {
                 agent.exit.is_some() || now.duration_since(closed) >= AFTERWARDS
             });
@@ -378,6 +379,13 @@ impl Agents {
             let unread = agent.link.as_ref().map_or(0, AgentLink::unsent);
             if unread > MAX_UNSENT {
                 let why = format!("broke the protocol: it left {unread} bytes unread");
+                self.fail(index, 125, why);
+            } else if let Some(version) = other {
+                let ours = env!("CARGO_PKG_VERSION");
+                let why = format!(
+                    "has hydrant {version}, and this is {ours}: every host needs the same version (--remote-hydrant names \
+                     its path there)"
+                );
                 self.fail(index, 125, why);
             } else if ended {
                 self.fail_by_end(index, greeted);
