@@ -326,20 +326,24 @@ fn places(lines: &[String]) -> Vec<[String; 3]> {
 
 pub(crate) fn killed_agent() {
     let shell = Shell::new();
-    let mut command = shell.script("a,b", 4, &["--grace", "0.3"], WHERE);
-    let (child, lines) = begin(&mut command, 4);
-    let places = places(&lines);
-    let victim = places.iter().find(|place| place[2] == "b").expect("a host");
-    send("KILL", &victim[0]);
-    let output = child.wait_with_output().expect("an end");
-    let text = err(&output);
-    assert_eq!(output.status.code(), Some(137), "{text}");
-    assert!(text.contains("host b, of ranks 2-3, was lost"), "{text}");
-    assert!(
-        text.contains("ranks 0-1 did not end by themselves"),
-        "{text}"
-    );
-    until(|| places.iter().all(|place| !is_alive(&place[1])));
+    for (signal, why) in [
+        ("KILL", "its remote shell was killed by signal 9"),
+        ("TERM", "a signal ended it (SIGTERM); it kills the ranks"),
+    ] {
+        let mut command = shell.script("a,b", 4, &["--grace", "0.3"], WHERE);
+        let (child, lines) = begin(&mut command, 4);
+        let places = places(&lines);
+        let victim = places.iter().find(|place| place[2] == "b").expect("a host");
+        send(signal, &victim[0]);
+        let output = child.wait_with_output().expect("an end");
+        let text = err(&output);
+        assert!(text.contains(why), "{text}");
+        assert_eq!(output.status.code(), Some(137), "{text}");
+        assert!(text.contains("host b, of ranks 2-3, was lost"), "{text}");
+        let rest = "ranks 0-1 did not end by themselves";
+        assert!(text.contains(rest), "{text}");
+        until(|| places.iter().all(|place| !is_alive(&place[1])));
+    }
 }
 
 pub(crate) fn silent() {
