@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cluster::{Cluster, Ran, SILENCE};
-use super::nodes::Host;
+use super::nodes::HostNumber;
 use super::table::CaseRow;
 use crate::error::Error;
 
@@ -115,9 +115,9 @@ fn judged(what: &'static str, command: &str, ran: &Ran, is_right: bool, seen: &s
 
 /// A product by ranks on several nodes, whose blocks go through the network between them.
 fn product(cluster: &Cluster, what: &'static str, ranks: u32, command: &str) -> CaseRow {
-    let before = cluster.sent(Host(1));
+    let before = cluster.sent(HostNumber(1));
     let ran = cluster.run(command);
-    let sent = cluster.sent(Host(1)) - before;
+    let sent = cluster.sent(HostNumber(1)) - before;
     let is_one_job = ran.text.contains(&format!("cannon on {ranks} ranks"));
     let is_right = ran.text.matches(RIGHT).count() == 1 && ran.status == Some(0);
     let through = sent > 1 << 20;
@@ -211,7 +211,10 @@ fn killed_rank(cluster: &Cluster) -> CaseRow {
     let (ran, killed) = std::thread::scope(|threads| {
         let running = threads.spawn(|| cluster.run(&command));
         let is_busy = cluster.until_busy("torture", 4);
-        let victim = cluster.ours(Host(2)).first().map(|(process, _)| *process);
+        let victim = cluster
+            .ours(HostNumber(2))
+            .first()
+            .map(|(process, _)| *process);
         let victim = victim.and_then(|it| Pid::from_raw(it.cast_signed()));
         let killed = Instant::now();
         if let Some(victim) = victim.filter(|_| is_busy) {
@@ -294,7 +297,7 @@ fn lost_node(cluster: &mut Cluster) -> Result<CaseRow, Error> {
     let job = cluster.submit("lost", &script)?;
     let is_busy = cluster.until_busy("torture", 4);
     let start = Instant::now();
-    cluster.fail(Host(2))?;
+    cluster.fail(HostNumber(2))?;
     let is_gone = cluster.until(LOSS, || cluster.count() == 0);
     let after = seconds(start.elapsed());
     let state = ended(cluster, &job, Duration::from_secs(SILENCE * 6));

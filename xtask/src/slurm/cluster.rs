@@ -1,4 +1,4 @@
-//! A Slurm cluster on the hosts of [`Nodes`]: `munged`, the controller, and a `slurmd` a node.
+//! A Slurm cluster on the hosts of [`NamespaceHosts`]: `munged`, the controller, and a `slurmd` a node.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::nodes::{HUB, Host, Nodes};
+use super::nodes::{HUB, HostNumber, NamespaceHosts};
 use crate::error::Error;
 
 /// The names of the controller and of the nodes.
@@ -21,7 +21,7 @@ pub(super) const SILENCE: u64 = 10;
 
 /// A cluster that runs.
 pub(super) struct Cluster {
-    pub(super) nodes: Nodes,
+    pub(super) nodes: NamespaceHosts,
     /// The daemon of each host, whose namespaces are the host's.
     daemons: Vec<Child>,
     munged: Child,
@@ -39,7 +39,7 @@ pub(super) struct Ran {
 impl Cluster {
     /// Starts the daemons, and waits until all nodes are idle.
     pub(super) fn start(programs: &Path) -> Result<Cluster, Error> {
-        let nodes = Nodes::new(&NAMES, programs)?;
+        let nodes = NamespaceHosts::new(&NAMES, programs)?;
         nodes.write("slurm.conf", &configuration(&nodes))?;
         let folder = nodes.folder.display().to_string();
         let key = nodes.write("key", &"a key of a cluster without secrets ".repeat(4))?;
@@ -57,7 +57,7 @@ impl Cluster {
         let cluster = Cluster {
             nodes,
             daemons,
-            munged: munged,
+            munged,
         };
         cluster.until_idle()?;
         Ok(cluster)
@@ -69,7 +69,7 @@ impl Cluster {
         if self.until(Duration::from_secs(60), || is_idle(&self.run(idle).text)) {
             return Ok(());
         }
-        let of = |host: Host| {
+        let of = |host: HostNumber| {
             let name = self.nodes.name(host);
             let said = fs::read_to_string(self.nodes.folder.join(name).join("output"));
             format!("{name}: {}", said.unwrap_or_default().trim())
@@ -142,7 +142,7 @@ impl Cluster {
     }
 
     /// Hydrant's processes on a host: their numbers and names.
-    pub(super) fn ours(&self, host: Host) -> Vec<(u32, String)> {
+    pub(super) fn ours(&self, host: HostNumber) -> Vec<(u32, String)> {
         let named = |process: u32| {
             let name = fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
             let name = name.trim();
@@ -167,15 +167,15 @@ impl Cluster {
             ours.filter(|(_, it)| it == name).count()
         };
         self.until(Duration::from_secs(60), || ranks() == count) && {
-            let before = self.sent(Host(1));
+            let before = self.sent(HostNumber(1));
             self.until(Duration::from_secs(60), || {
-                self.sent(Host(1)) > before + (64 << 10)
+                self.sent(HostNumber(1)) > before + (64 << 10)
             })
         }
     }
 
     /// The bytes that a node has sent to others.
-    pub(super) fn sent(&self, host: Host) -> u64 {
+    pub(super) fn sent(&self, host: HostNumber) -> u64 {
         let process = self.daemons[host.0].id();
         let table = fs::read_to_string(format!("/proc/{process}/net/dev")).unwrap_or_default();
         let line = table.lines().find_map(|it| it.trim().strip_prefix("eth0:"));
@@ -214,7 +214,7 @@ impl Cluster {
     }
 
     /// Kills the `slurmd` of a node and takes its link down.
-    pub(super) fn fail(&mut self, host: Host) -> Result<(), Error> {
+    pub(super) fn fail(&mut self, host: HostNumber) -> Result<(), Error> {
         self.nodes.set_link(host, "down")?;
         let _ = self.daemons[host.0].kill();
         let _ = self.daemons[host.0].wait();
@@ -233,7 +233,7 @@ impl Drop for Cluster {
     }
 }
 
-fn slurmd(nodes: &Nodes, host: Host) -> String {
+fn slurmd(nodes: &NamespaceHosts, host: HostNumber) -> String {
     let folder = nodes.folder.display();
     format!("slurmd -D -N {} -f {folder}/slurm.conf", nodes.name(host))
 }
@@ -253,7 +253,7 @@ fn groups(folder: &Path, depth: u32) -> Vec<String> {
 }
 
 /// The configuration, for one machine without a database. Each node has two cores.
-fn configuration(nodes: &Nodes) -> String {
+fn configuration(nodes: &NamespaceHosts) -> String {
     let folder = nodes.folder.display();
     let hub = format!("{}({})", nodes.name(HUB), HUB.address());
     let mut text = format!(
@@ -284,5 +284,7 @@ fn configuration(nodes: &Nodes) -> String {
         names.push(name);
     }
     let names = names.join(",");
-    text + &format!("PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State=UP\n")
+    text + &format!(
+        "PartitionName=main NamespaceHosts={names} Default=YES MaxTime=INFINITE State=UP\n"
+    )
 }

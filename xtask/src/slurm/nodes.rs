@@ -1,7 +1,7 @@
 //! Hosts of a pretended cluster: network namespaces of this kernel, joined by a bridge.
 //!
 //! A process that is started on a host sees a network, a host name, a `/tmp` and a `/dev/shm` of
-//! the host's own. Processes, namespaces and files end with [`Nodes`].
+//! the host's own. Processes, namespaces and files end with [`NamespaceHosts`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::error::Error;
 const PREFIX: &str = "hydrant-slurm-";
 
 /// The hosts: one that has the bridge, and others around it.
-pub(super) struct Nodes {
+pub(super) struct NamespaceHosts {
     /// The folder that all hosts see under the same path.
     pub(super) folder: PathBuf,
     names: Vec<String>,
@@ -26,24 +26,24 @@ pub(super) struct Nodes {
 
 /// One of the hosts. The first has the bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Host(pub(super) usize);
+pub(super) struct HostNumber(pub(super) usize);
 
 /// The host that has the bridge.
-pub(super) const HUB: Host = Host(0);
+pub(super) const HUB: HostNumber = HostNumber(0);
 
-impl Host {
+impl HostNumber {
     pub(super) fn address(self) -> String {
         format!("10.77.0.{}", if self == HUB { 254 } else { self.0 })
     }
 }
 
-impl Nodes {
+impl NamespaceHosts {
     /// Makes hosts of these names, the first of which has the bridge. `programs` is a folder that
     /// they all see as `bin` in their common folder.
-    pub(super) fn new(names: &[&str], programs: &Path) -> Result<Nodes, Error> {
+    pub(super) fn new(names: &[&str], programs: &Path) -> Result<NamespaceHosts, Error> {
         remove_abandoned();
         let folder = Path::new("/run").join(format!("{PREFIX}{}", id()));
-        let nodes = Nodes {
+        let nodes = NamespaceHosts {
             folder: folder.clone(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
         };
@@ -84,15 +84,15 @@ impl Nodes {
     }
 
     /// Every host, the one with the bridge first.
-    pub(super) fn all(&self) -> impl Iterator<Item = Host> + use<> {
-        (0..self.names.len()).map(Host)
+    pub(super) fn all(&self) -> impl Iterator<Item = HostNumber> + use<> {
+        (0..self.names.len()).map(HostNumber)
     }
 
-    pub(super) fn name(&self, host: Host) -> &str {
+    pub(super) fn name(&self, host: HostNumber) -> &str {
         &self.names[host.0]
     }
 
-    fn namespace(&self, host: Host) -> String {
+    fn namespace(&self, host: HostNumber) -> String {
         format!("{PREFIX}{}-{}", id(), self.name(host))
     }
 
@@ -110,7 +110,7 @@ impl Nodes {
 
     /// Starts a daemon on a host, with mounts and a host name of its own. Its output goes to a file
     /// of the common folder.
-    pub(super) fn start(&self, host: Host, daemon: &str) -> Result<Child, Error> {
+    pub(super) fn start(&self, host: HostNumber, daemon: &str) -> Result<Child, Error> {
         let folder = quoted(&self.folder.to_string_lossy());
         // The groups are mounted again, because a new /sys of the namespace hides them.
         let script = format!(
@@ -148,13 +148,13 @@ impl Nodes {
     }
 
     /// Takes the link of a host down or up.
-    pub(super) fn set_link(&self, host: Host, state: &str) -> Result<(), Error> {
+    pub(super) fn set_link(&self, host: HostNumber, state: &str) -> Result<(), Error> {
         let (hub, name) = (self.namespace(HUB), self.name(host));
         ip(&format!("-n {hub} link set {name} {state}"))
     }
 
     /// The numbers of the processes on a host.
-    pub(super) fn processes(&self, host: Host) -> Vec<u32> {
+    pub(super) fn processes(&self, host: HostNumber) -> Vec<u32> {
         let listed = quietly(&mut ip_command(&format!(
             "netns pids {}",
             self.namespace(host)
@@ -164,7 +164,7 @@ impl Nodes {
     }
 }
 
-impl Drop for Nodes {
+impl Drop for NamespaceHosts {
     fn drop(&mut self) {
         remove(&format!("{PREFIX}{}", id()));
         let _ = fs::remove_dir_all(&self.folder);
