@@ -284,7 +284,5 @@ fn configuration(nodes: &NamespaceHosts) -> String {
         names.push(name);
     }
     let names = names.join(",");
-    text + &format!(
-        "PartitionName=main NamespaceHosts={names} Default=YES MaxTime=INFINITE State=UP\n"
-    )
+    text + &format!("PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State=UP\n")
 }

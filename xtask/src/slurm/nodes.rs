@@ -208,12 +208,13 @@ fn remove(run: &str) {
         // A process may start another before it ends.
         for _ in 0..20 {
             let pids = quietly(&mut ip_command(&format!("netns pids {name}"))).unwrap_or_default();
-            let pids = pids
-                .lines()
-                .filter_map(|it| Pid::from_raw(it.parse().ok()?));
-            let killed = pids.map(|it| kill_process(it, Signal::KILL)).count();
-            if killed == 0 {
+            let pids = pids.lines().filter_map(|it| it.parse().ok());
+            let pids: Vec<Pid> = pids.filter_map(Pid::from_raw).collect();
+            if pids.is_empty() {
                 break;
+            }
+            for pid in pids {
+                let _ = kill_process(pid, Signal::KILL);
             }
             sleep(Duration::from_millis(100));
         }
