@@ -208,11 +208,18 @@ impl<P: Rows + Serialize> Report<P> {
             text += &format!("  {name:<16}{value}\n");
         }
         text += "counters, all ranks\n";
-        for (name, value) in figures.counters.iter().filter(|(_, value)| *value > 0) {
-            text += &format!("  {name:<16}{value}\n");
-        }
-        text
+        text + &counters(&figures.counters)
     }
+}
+
+/// The counters that counted, in one column of names and one of values.
+fn counters(all: &[(&'static str, u64)]) -> String {
+    let counted = all.iter().filter(|(_, value)| *value > 0);
+    let longest = counted.clone().map(|(name, _)| name.len()).max();
+    let width = longest.map_or(16, |longest| (longest + 2).max(16));
+    counted
+        .map(|(name, value)| format!("  {name:<width$}{value}\n"))
+        .collect()
 }
 
 fn plural(number: u32) -> &'static str {
@@ -269,6 +276,13 @@ mod tests {
         assert_eq!(shown, expected);
         let shown = [0, 1023, 1024, 3 << 19, 5 << 40].map(bytes);
         assert_eq!(shown, ["0 B", "1023 B", "1.00 KiB", "1.50 MiB", "5.00 TiB"]);
+    }
+
+    #[test]
+    fn counters_with_long_names_line_up() {
+        let shown = counters(&[("puts", 11), ("gets", 0), ("registration_messages", 22)]);
+        let expected = "  puts                   11\n  registration_messages  22\n";
+        assert_eq!(shown, expected);
     }
 
     #[test]

@@ -34,6 +34,22 @@ pub(crate) fn process_environment(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// Returns a lookup without the variables of PMI-1 that an outer launcher left in the environment.
+///
+/// PMIx and PMI-1 together mean that one launcher started the other. `mpirun` closes the descriptor
+/// of an outer PMI-1. A launcher of PMI-1 inside of `mpirun` gives a descriptor that `is_open`.
+pub(crate) fn without_outer_pmi1(
+    lookup: impl Fn(&str) -> Option<String>,
+    is_open: impl Fn(i32) -> bool,
+) -> impl Fn(&str) -> Option<String> {
+    let fd = lookup("PMI_FD").and_then(|fd| fd.parse().ok());
+    let is_outer = has_pmix(&lookup) && fd.is_some_and(|fd| !is_open(fd));
+    move |name| {
+        let hidden = is_outer && ["PMI_FD", "PMI_RANK", "PMI_SIZE"].contains(&name);
+        lookup(name).filter(|_| !hidden)
+    }
+}
+
 /// Chooses the service for `kind` from the variables that `lookup` gives.
 pub(crate) fn detect(
     kind: BootstrapKind,
@@ -104,10 +120,13 @@ pub(crate) enum Library {
 const ALONE: &str = "a job of one must be asked for (HYDRANT_BOOTSTRAP=alone)";
 
 /// The launchers that announce a number of ranks: the variable, the launcher's name, and the fix.
-const LAUNCHERS: [(&str, &str, &str); 7] = [
-    // Within a step, the step's count is the valid one.
-    ("SLURM_STEP_NUM_TASKS", "Slurm", SRUN),
-    ("SLURM_NTASKS", "Slurm", SRUN),
+const LAUNCHERS: [(&str, &str, &str); 6] = [
+    // SLURM_NTASKS is no sign of several ranks: the one shell of `salloc` or `sbatch` has it, too.
+    (
+        "SLURM_STEP_NUM_TASKS",
+        "Slurm",
+        "start it with `srun --mpi=pmi2` or `srun --mpi=pmix`",
+    ),
     (
         "OMPI_COMM_WORLD_SIZE",
         "Open MPI",
@@ -135,8 +154,6 @@ const LAUNCHERS: [(&str, &str, &str); 7] = [
     ),
 ];
 
-const SRUN: &str = "start it with `srun --mpi=pmi2` or `srun --mpi=pmix`";
-
 /// Returns an error if a launcher started several ranks and gave them no service to find each
 /// other.
 fn refuse_silent_launchers(lookup: &impl Fn(&str) -> Option<String>) -> Result<(), Error> {
@@ -163,9 +180,12 @@ pub(crate) fn refuse_stranger(
     let (name, fix) = match library {
         Library::Mpich => (
             "MPICH, or one of its kin",
-            "start it with the `mpiexec` of that MPI (mpiexec.hydra) or with `hydrant run`",
+            "start it with the `mpiexec` of that MPI (mpiexec.hydra), `srun --mpi=pmi2` or `hydrant run`",
         ),
-        Library::OpenMpi => ("Open MPI", "start it with the `mpirun` of Open MPI"),
+        Library::OpenMpi => (
+            "Open MPI",
+            "start it with the `mpirun` of Open MPI or `srun --mpi=pmix`",
+        ),
     };
     Err(Error::LauncherUnusable {
         seen,
@@ -184,14 +204,10 @@ pub(crate) fn refuse_stranger(
 fn several(
     lookup: &impl Fn(&str) -> Option<String>,
 ) -> Result<Option<(String, &'static str)>, Error> {
-    let is_step = lookup(LAUNCHERS[0].0).is_some();
     let mut found = None;
     for (variable, launcher, fix) in LAUNCHERS {
-        if is_step && variable == "SLURM_NTASKS" {
-            continue;
-        }
         match number(lookup, variable, "a number of ranks")? {
-            // An allocation of one task may start any launcher.
+            // A step of one task may start any launcher.
             Some(0 | 1) if launcher == "Slurm" => {}
             Some(0 | 1) => return Ok(None),
             Some(ranks) if found.is_none() => {
@@ -279,7 +295,6 @@ mod tests {
     #[test]
     fn a_launcher_without_a_service_is_an_error_that_names_the_fix() {
         for (variable, fix) in [
-            ("SLURM_NTASKS", "srun --mpi=pmi2"),
             ("SLURM_STEP_NUM_TASKS", "srun --mpi=pmi2"),
             ("OMPI_COMM_WORLD_SIZE", "mpirun"),
             ("PMI_SIZE", "mpiexec.hydra"),
@@ -309,24 +324,61 @@ mod tests {
         for (library, variables, launcher) in [
             (Library::Mpich, &ompi[..], "mpiexec.hydra"),
             (Library::OpenMpi, &pmi[..], "`mpirun` of Open MPI"),
-            (Library::Mpich, &[("SLURM_NTASKS", "3")], "mpiexec.hydra"),
+            (
+                Library::Mpich,
+                &[("SLURM_STEP_NUM_TASKS", "3")],
+                "srun --mpi=pmi2",
+            ),
+            (
+                Library::OpenMpi,
+                &[("SLURM_STEP_NUM_TASKS", "3")],
+                "srun --mpi=pmix",
+            ),
         ] {
             let error = refuse_stranger(library, with(variables)).unwrap_err();
             assert!(error.to_string().contains(launcher), "{error}");
         }
         assert!(refuse_stranger(Library::Mpich, with(&[])).is_ok());
         // A rank that the inner launcher started as a job of one.
-        let inner = [("SLURM_NTASKS", "8"), ("OMPI_COMM_WORLD_SIZE", "1")];
+        let inner = [("SLURM_STEP_NUM_TASKS", "8"), ("OMPI_COMM_WORLD_SIZE", "1")];
         assert!(refuse_stranger(Library::OpenMpi, with(&inner)).is_ok());
-        // An allocation of one task, in which another launcher starts several.
-        let outer = [("SLURM_NTASKS", "1"), ("OMPI_COMM_WORLD_SIZE", "4")];
+        // A step of one task, in which another launcher starts several.
+        let outer = [("SLURM_STEP_NUM_TASKS", "1"), ("OMPI_COMM_WORLD_SIZE", "4")];
         assert!(refuse_stranger(Library::Mpich, with(&outer)).is_err());
     }
 
     #[test]
-    fn a_step_of_one_in_a_larger_allocation_is_alone() {
+    fn the_shell_of_an_allocation_and_a_step_of_one_are_alone() {
+        // `salloc -n 8`, the script of `sbatch -n 8`, and `srun -n 1` in either.
+        let shell = [("SLURM_NTASKS", "8"), ("SLURM_NPROCS", "8")];
+        let script = [("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0")];
         let step = [("SLURM_NTASKS", "8"), ("SLURM_STEP_NUM_TASKS", "1")];
-        assert_eq!(auto(&step).unwrap(), FoundService::Alone);
+        for variables in [shell, script, step] {
+            assert_eq!(auto(&variables).unwrap(), FoundService::Alone);
+            assert!(refuse_stranger(Library::OpenMpi, with(&variables)).is_ok());
+        }
+    }
+
+    #[test]
+    fn pmi1_of_an_outer_launcher_is_hidden() {
+        let pmi = [("PMI_FD", "5"), ("PMI_RANK", "0"), ("PMI_SIZE", "1")];
+        let pmix = [
+            ("PMIX_NAMESPACE", "job"),
+            ("PMIX_RANK", "0"),
+            ("OMPI_COMM_WORLD_SIZE", "2"),
+        ];
+        let both = [&pmi[..], &pmix[..]].concat();
+        let found = |variables, is_open| {
+            let lookup = without_outer_pmi1(with(variables), |_| is_open);
+            let stranger = refuse_stranger(Library::Mpich, &lookup);
+            let found = detect(BootstrapKind::Auto, lookup).unwrap();
+            (found == FoundService::Pmix, stranger.is_err())
+        };
+        assert_eq!(found(&both, false), (true, true));
+        // `mpirun` started the launcher of PMI-1.
+        assert_eq!(found(&both, true), (false, false));
+        // Without PMIx a closed descriptor is an error, which names it.
+        assert_eq!(found(&pmi, false), (false, false));
     }
 
     #[test]
@@ -339,7 +391,7 @@ mod tests {
                 ("PMI_SIZE", "1"),
             ],
             &[("PMI_FD", "5"), ("PMI_RANK", "-1"), ("PMI_SIZE", "1")],
-            &[("SLURM_NTASKS", "many")],
+            &[("SLURM_STEP_NUM_TASKS", "many")],
         ] {
             let error = auto(variables).unwrap_err();
             assert!(matches!(error, Error::BadVariable { .. }), "{error}");

@@ -43,6 +43,8 @@ type Abort = unsafe extern "C" fn(usize, c_int) -> c_int;
 pub(crate) struct Mpi {
     rank: u32,
     size: u32,
+    /// The number of all processes of MPI.
+    world_size: u32,
     handles: MpiHandles,
     all_gather: AllGather,
     abort: Abort,
@@ -115,8 +117,9 @@ impl Mpi {
             },
             _ => MPICH,
         };
+        let world = handles.world;
         let handles = MpiHandles {
-            world: communicator.unwrap_or(handles.world),
+            world: communicator.unwrap_or(world),
             ..handles
         };
         let rank = find("MPI_Comm_rank\0")?;
@@ -131,21 +134,23 @@ impl Mpi {
         let abort = find("MPI_Abort\0")?;
         // SAFETY: the function of this name has this type in every MPI.
         let abort = unsafe { std::mem::transmute::<*mut c_void, Abort>(abort) };
-        let ask = |function: OfRanks, doing: &str| {
+        let ask = |function: OfRanks, of: usize, doing: &str| {
             let mut found = 0;
             // SAFETY: MPI is initialized, and the function writes one `c_int` into `found`.
-            let code = unsafe { function(handles.world, &raw mut found) };
+            let code = unsafe { function(of, &raw mut found) };
             check(code, doing)?;
             u32::try_from(found).map_err(|_| lacks("that gives a number"))
         };
-        let (rank, size) = (
-            ask(rank, "asking for the rank")?,
-            ask(size, "asking for the size")?,
+        let (rank, world_size, size) = (
+            ask(rank, handles.world, "asking for the rank")?,
+            ask(size, world, "asking for the number of all processes")?,
+            ask(size, handles.world, "asking for the size")?,
         );
         check_rank(rank, size)?;
         Ok(Self {
             rank,
             size,
+            world_size,
             handles,
             all_gather,
             abort,
@@ -153,6 +158,11 @@ impl Mpi {
             fresh: Vec::new(),
             values: HashMap::new(),
         })
+    }
+
+    /// Returns the number of all processes of MPI, which may be more than the job's ranks.
+    pub(crate) fn world_size(&self) -> u32 {
+        self.world_size
     }
 
     /// Returns the kind of the program's MPI.

@@ -24,16 +24,17 @@ fn main() -> ExitCode {
             openmpi_without_libpmix,
         ),
         test("a_program_of_mpich_under_openmpi_is_an_error", || {
-            is_refused(mpirun(2), MPICH, "mpiexec.hydra");
+            is_refused(mpirun, MPICH, "mpiexec.hydra");
         }),
         test("a_program_of_openmpi_under_hydra_is_an_error", || {
-            is_refused(mpiexec(2), OPEN_MPI, "`mpirun` of Open MPI");
+            is_refused(mpiexec, OPEN_MPI, "`mpirun` of Open MPI");
         }),
+        test("openmpi_inside_of_hydra_serves_pmix", nested),
         test("hydra_starts_a_program_of_mpich", || {
-            joins(mpiexec(2), MPICH)
+            joins(mpiexec, MPICH);
         }),
         test("openmpi_starts_a_program_of_openmpi", || {
-            joins(mpirun(2), OPEN_MPI);
+            joins(mpirun, OPEN_MPI);
         }),
         test("a_program_may_join_before_mpich_under_hydra", || {
             joined_before(mpiexec(2), MPICH, "pmi1");
@@ -54,7 +55,10 @@ fn main() -> ExitCode {
 
 fn play(role: &str, arguments: &[String]) -> Option<ExitCode> {
     match role {
-        "mpi" => Some(support::finish(mpi::join_beside(&arguments[0]))),
+        "mpi" => Some(support::finish(mpi::join_beside(
+            &arguments[0],
+            &arguments[1],
+        ))),
         "before-mpi" => Some(support::finish(mpi::join_before(&arguments[0]))),
         _ => support::roles(role, arguments),
     }
@@ -125,44 +129,74 @@ fn has_library(library: &str, package: &str) -> bool {
 
 /// A program of one MPI under the launcher of another gets an error, because each process would be
 /// a job of one.
-fn is_refused(launcher: Option<Command>, (library, package): (&str, &str), fix: &str) {
-    let Some(mut command) = launcher else { return };
-    if !has_library(library, package) {
-        return;
+fn is_refused(
+    launcher: impl Fn(u32) -> Option<Command>,
+    (library, package): (&str, &str),
+    fix: &str,
+) {
+    for how in ["auto", "mpi", "self"] {
+        let Some(mut command) = launcher(2) else {
+            return;
+        };
+        if !has_library(library, package) {
+            return;
+        }
+        let output = run(command.args(role(&["mpi", library, how])));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{output:?}");
+        assert!(text.contains("2 ranks") && text.contains(fix), "{text}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     }
-    let output = run(command.args(role(&["mpi", library])));
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success(), "{output:?}");
-    assert!(text.contains("2 ranks") && text.contains(fix), "{text}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }
 
 /// A program of an MPI joins under its own launcher.
-fn joins(launcher: Option<Command>, library: (&str, &str)) {
-    two_ranks(launcher, library, "mpi", "mpi");
+fn joins(launcher: impl Fn(u32) -> Option<Command>, library: (&str, &str)) {
+    let two = ["mpi 0 2", "mpi 1 2"];
+    two_ranks(launcher(2), library, &["mpi", library.0, "auto"], two);
+    // Each process asks for a job of its own.
+    let own = ["mpi 0 1"; 2];
+    two_ranks(launcher(2), library, &["mpi", library.0, "self"], own);
+}
+
+/// `mpirun` closes the descriptor of the launcher that started it, and keeps its variables.
+fn nested() {
+    let (Some(mut command), Some(inner)) = (mpiexec(1), mpirun(2)) else {
+        return;
+    };
+    let variables = inner
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    let output = run(command
+        .envs(variables)
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .args(role(&["exchange"])));
+    check_exchange(&output, "pmix", 2);
 }
 
 /// A program joins, initializes MPI, leaves the job and finalizes MPI last.
 fn joined_before(launcher: Option<Command>, library: (&str, &str), service: &str) {
-    two_ranks(launcher, library, "before-mpi", service);
+    let two = [0, 1].map(|rank| format!("{service} {rank} 2"));
+    let two = two.each_ref().map(String::as_str);
+    two_ranks(launcher, library, &["before-mpi", library.0], two);
 }
 
 fn two_ranks(
     launcher: Option<Command>,
     (library, package): (&str, &str),
-    played: &str,
-    service: &str,
+    played: &[&str],
+    expected: [&str; 2],
 ) {
     let Some(mut command) = launcher else { return };
     if !has_library(library, package) {
         return;
     }
-    let output = run(command.args(role(&[played, library])));
+    let output = run(command.args(role(played)));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut lines: Vec<_> = text.lines().collect();
     lines.sort_unstable();
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(lines, [0, 1].map(|rank| format!("{service} {rank} 2")));
+    assert_eq!(lines, expected);
 }
 
 fn openmpi() {
@@ -193,14 +227,17 @@ fn openmpi_without_libpmix() {
 }
 
 fn alone() {
-    let output = run(&mut bare(&["exchange"], &[]));
-    check_exchange(&output, "alone", 1);
+    let script_of_sbatch = [("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")];
+    for variables in [&[][..], &script_of_sbatch] {
+        let output = run(&mut bare(&["exchange"], variables));
+        check_exchange(&output, "alone", 1);
+    }
 }
 
 fn unusable() {
     for (variables, fix) in [
         (
-            &[("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")][..],
+            &[("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "0")][..],
             "srun --mpi=pmi2",
         ),
         (

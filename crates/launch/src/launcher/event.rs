@@ -199,7 +199,8 @@ impl fmt::Display for Event {
     }
 }
 
-fn signal_name(signal: i32) -> Option<&'static str> {
+/// Returns the name of a signal, as `SIGTERM`.
+pub(super) fn signal_name(signal: i32) -> Option<&'static str> {
     Some(match signal {
         libc::SIGHUP => "SIGHUP",
         libc::SIGINT => "SIGINT",

@@ -14,6 +14,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+pub(crate) use inherited::is_open;
+
 use channel::{Channel, SERVICE, broken};
 use wire::{MAX_LINE, PmiLine, VERSION, escape, shorten};
 

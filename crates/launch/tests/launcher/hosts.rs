@@ -91,6 +91,29 @@ pub(crate) fn exchange() {
     }
 }
 
+/// The remote shell is a stand-in for Slurm's `srun`: it gives no line to a shell, and passes on
+/// the output of the agent by whole lines.
+pub(crate) fn srun() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let srun = directory.path().join("srun");
+    let script = "#!/bin/sh\n\
+        [ \"$1\" = -w ] && export HYDRANT_HOST_ID=$2; shift 2\n\
+        \"$@\" | LC_ALL=C sed -u ''\n";
+    fs::write(&srun, script).expect("a file");
+    fs::set_permissions(&srun, fs::Permissions::from_mode(0o755)).expect("a file");
+    let rsh = format!("{} -w", srun.display());
+    let options = ["--hosts", "a,b", "--rsh", &rsh, "-n", "4"];
+    let program = role(&["exchange"]);
+    let program: Vec<&str> = program.iter().map(String::as_str).collect();
+    let output = run(&mut launch(&options, &program));
+    check_exchange(&output, "pmi1", 4);
+    assert_eq!(err(&output), "");
+    let fails = ["sh", "-c", "[ $PMI_RANK = 3 ] && exit 6; exec sleep 600"];
+    let grace = ["--grace", "0.1"];
+    let mut command = launch(&[&options[..], &grace].concat(), &fails);
+    ends_with(&mut command, 6, "rank 3 ended with status 6");
+}
+
 pub(crate) fn placed() {
     let shell = Shell::new();
     let print = "echo $HYDRANT_HOST_ID $PMI_RANK of $PMI_SIZE, $HYDRANT_TEST_WORD in $(pwd) \"$0\"";
@@ -324,20 +347,24 @@ fn places(lines: &[String]) -> Vec<[String; 3]> {
 
 pub(crate) fn killed_agent() {
     let shell = Shell::new();
-    let mut command = shell.script("a,b", 4, &["--grace", "0.3"], WHERE);
-    let (child, lines) = begin(&mut command, 4);
-    let places = places(&lines);
-    let victim = places.iter().find(|place| place[2] == "b").expect("a host");
-    send("KILL", &victim[0]);
-    let output = child.wait_with_output().expect("an end");
-    let text = err(&output);
-    assert_eq!(output.status.code(), Some(137), "{text}");
-    assert!(text.contains("host b, of ranks 2-3, was lost"), "{text}");
-    assert!(
-        text.contains("ranks 0-1 did not end by themselves"),
-        "{text}"
-    );
-    until(|| places.iter().all(|place| !is_alive(&place[1])));
+    for (signal, why) in [
+        ("KILL", "its remote shell was killed by signal 9"),
+        ("TERM", "a signal ended it (SIGTERM); it kills the ranks"),
+    ] {
+        let mut command = shell.script("a,b", 4, &["--grace", "0.3"], WHERE);
+        let (child, lines) = begin(&mut command, 4);
+        let places = places(&lines);
+        let victim = places.iter().find(|place| place[2] == "b").expect("a host");
+        send(signal, &victim[0]);
+        let output = child.wait_with_output().expect("an end");
+        let text = err(&output);
+        assert!(text.contains(why), "{text}");
+        assert_eq!(output.status.code(), Some(137), "{text}");
+        assert!(text.contains("host b, of ranks 2-3, was lost"), "{text}");
+        let rest = "ranks 0-1 did not end by themselves";
+        assert!(text.contains(rest), "{text}");
+        until(|| places.iter().all(|place| !is_alive(&place[1])));
+    }
 }
 
 pub(crate) fn silent() {

@@ -118,6 +118,7 @@ fn main() -> ExitCode {
         test("sixty_four_ranks_join", serving::many),
         test("ranks_of_hosts_exchange", hosts::exchange),
         test("ranks_of_hosts_are_placed_in_blocks", hosts::placed),
+        test("srun_is_a_remote_shell", hosts::srun),
         test("a_program_of_mpich_runs_on_hosts", hosts::mpich_program),
         test("hosts_have_input_and_output", hosts::streams),
         test("hosts_print_much_to_a_slow_reader", hosts::much),

@@ -14,6 +14,7 @@ use rustix::process::Signal;
 
 use super::frame::{AgentOrder, AgentReport, GREETING, PIECE, RankStream, Start, WINDOW};
 use super::link::{AgentLink, FramesRead};
+use crate::launcher::event::signal_name;
 use crate::launcher::local::LocalRanks;
 use crate::launcher::output;
 use crate::launcher::signals::{ChildEnds, Signals};
@@ -423,7 +424,8 @@ impl HostAgent {
         let fatal = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
         let signals = std::iter::from_fn(|| self.signals.next());
         if let Some(signal) = signals.filter(|it| fatal.contains(it)).last() {
-            let why = format!("a signal ended it ({signal:?})");
+            let name = signal_name(signal.as_raw()).unwrap_or("unnamed");
+            let why = format!("a signal ended it ({name})");
             return Some(AgentEnd::Abandoned(Some(why)));
         }
         let is_silent = !self.stopped && self.heard.elapsed() >= self.silence;

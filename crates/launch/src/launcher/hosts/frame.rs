@@ -1,6 +1,7 @@
 //! The messages between the launcher and its agents.
 //!
-//! A frame is its length in four bytes, little-endian, and its value as `postcard` encodes it.
+//! A frame is its length in four bytes, little-endian, its value as `postcard` encodes it, and a
+//! newline. Slurm's `srun` passes on whole lines only, and would hold back other ends of frames.
 //! Before its first frame an agent writes [`GREETING`]. The launcher skips the output of a login
 //! shell before the greeting.
 
@@ -121,6 +122,9 @@ pub(super) enum RankStream {
     Err,
 }
 
+/// The last byte of a frame.
+const END: u8 = b'\n';
+
 /// Encodes a frame.
 pub(super) fn encode(value: &impl Serialize) -> Vec<u8> {
     let mut bytes = vec![0; 4];
@@ -130,6 +134,7 @@ pub(super) fn encode(value: &impl Serialize) -> Vec<u8> {
     if let Some(head) = bytes.first_chunk_mut::<4>() {
         *head = len.to_le_bytes();
     }
+    bytes.push(END);
     bytes
 }
 
@@ -142,11 +147,14 @@ pub(super) fn decode<T: Framed>(bytes: &[u8]) -> Result<Option<(T, usize)>, Stri
     if len > T::LONGEST {
         return Err(format!("a frame of {len} bytes"));
     }
-    let Some(body) = rest.get(..len) else {
+    let Some((&end, body)) = rest.get(..=len).and_then(<[u8]>::split_last) else {
         return Ok(None);
     };
     let value = postcard::from_bytes(body).map_err(|cause| format!("a broken frame ({cause})"))?;
-    Ok(Some((value, 4 + len)))
+    if end != END {
+        return Err("a broken frame (without its end)".into());
+    }
+    Ok(Some((value, 4 + len + 1)))
 }
 
 #[cfg(test)]

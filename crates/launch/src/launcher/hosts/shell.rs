@@ -28,7 +28,11 @@ pub(super) fn start(remote: &RemoteHosts, host: &str, tie: Tie) -> io::Result<(P
     // A local shell splits the setting into words, so the setting may contain quotes and variables.
     let mut script = OsString::from("exec ");
     script.push(&remote.shell);
-    script.push(" \"$@\"");
+    script.push(if is_srun(&remote.shell) {
+        " \"$1\" sh -c \"$2\""
+    } else {
+        " \"$@\""
+    });
     let mut command = Command::new("/bin/sh");
     command
         .arg("-c")
@@ -47,6 +51,14 @@ pub(super) fn start(remote: &RemoteHosts, host: &str, tie: Tie) -> io::Result<(P
     let from = child.stdout.take().ok_or_else(missing)?;
     let link = AgentLink::new(from.into(), to.into(), Some(GREETING))?;
     Ok((pid_of(&child)?, link))
+}
+
+/// Returns true if the remote shell is Slurm's `srun`, which starts a program with its arguments
+/// and does not give a command line to a shell.
+fn is_srun(shell: &OsStr) -> bool {
+    let words = shell.as_bytes().split(u8::is_ascii_whitespace);
+    let first = words.into_iter().find(|word| !word.is_empty());
+    first.is_some_and(|word| word == b"srun" || word.ends_with(b"/srun"))
 }
 
 /// Makes the start order for the agent of `ranks`.
@@ -143,6 +155,16 @@ impl Input {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn srun_is_known_by_its_name() {
+        for shell in ["srun -w", " /opt/slurm/bin/srun --overlap -w", "srun"] {
+            assert!(is_srun(OsStr::new(shell)), "{shell}");
+        }
+        for shell in ["ssh -x", "mysrun -w", "/opt/srun/bin/ssh", "env srun", ""] {
+            assert!(!is_srun(OsStr::new(shell)), "{shell}");
+        }
+    }
 
     #[test]
     fn a_shell_reads_quoted_words_unchanged() {
