@@ -72,6 +72,18 @@ pub(crate) enum Error {
         /// The table, and the faults, with the commands that repeat them.
         problems: Vec<String>,
     },
+    /// This machine does not allow the check, which is left out here.
+    #[error("skipped: {why}")]
+    Skipped {
+        /// The reason.
+        why: String,
+    },
+    /// This machine does not allow the check, and no check may be left out.
+    #[error("{why}, and HYDRANT_TEST_REQUIRE=1 wants the check")]
+    NotAllowed {
+        /// The reason.
+        why: String,
+    },
     /// The command succeeded, but had nothing to do.
     #[error("`{command}` found no test to run")]
     NothingRan {
@@ -115,6 +127,8 @@ impl Error {
             | Error::Soak { .. } => false,
             Error::NotRun { .. }
             | Error::NothingRan { .. }
+            | Error::Skipped { .. }
+            | Error::NotAllowed { .. }
             | Error::Missing { .. }
             | Error::NotRead { .. }
             | Error::Install { .. }

@@ -1,0 +1,121 @@
+# Scripts of hosts that are network namespaces begin with this, after job.sh. The script runs in
+# namespaces of its own for processes, mounts and the network. The last one holds the bridge.
+
+mount -t tmpfs hosts /run
+mount -t tmpfs hosts /dev/shm
+mkdir -p /run/netns $work
+ip link set lo up
+ip link add br0 type bridge
+ip addr add 10.9.0.254/24 dev br0
+ip link set br0 up
+
+# The remote shell: its first argument is the host. The host has a name of its own, too.
+cat >$work/rsh <<'END'
+#!/bin/sh
+host=$1
+shift
+exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$1"' "$host" "$*"
+END
+chmod +x $work/rsh
+export HYDRANT_RSH=$work/rsh HYDRANT_INTER_NODE=ofi HYDRANT_PEER_TIMEOUT=4 HYDRANT_JOIN_TIMEOUT=10
+
+# hosts NAME...: makes hosts of these names at the bridge: 10.9.0.1, 10.9.0.2 and so on.
+hosts() {
+	number=0
+	for host; do
+		number=$((number + 1))
+		# Without a host, the run reports nothing, and so fails.
+		ip netns add $host || exit
+		ip link add v$host type veth peer name eth0 netns $host
+		ip link set v$host master br0 up
+		ip -n $host link set lo up
+		ip -n $host addr add 10.9.0.$number/24 dev eth0
+		ip -n $host link set eth0 up
+	done
+}
+
+# Removes all hosts.
+no_hosts() {
+	for host in $(ip netns list | cut -d ' ' -f 1); do
+		ip link del v$host
+		ip netns del $host
+	done
+}
+
+# begin HOSTS ARGUMENTS...: starts four ranks of hammer on these hosts.
+begin() {
+	names=$1
+	shift
+	start_ranks $names hammer "$@"
+}
+
+# start_ranks HOSTS PROGRAM ARGUMENTS...: starts four ranks of this program on these hosts.
+start_ranks() {
+	names=$1
+	program=$2
+	shift 2
+	start $target/hydrant run -n 4 --hosts $names --prefix none --grace 60 --timeout 120 \
+		$target/$program --format json "$@"
+}
+
+enough() {
+	touch $work/enough
+}
+
+# end: waits for the job, and reports its end and what is left.
+end() {
+	finish
+	report_left
+	no_hosts
+}
+
+# program NAME TEXT COMMAND...: runs a program of another kind. It is right if it succeeds and prints
+# this text.
+program() {
+	name=$1
+	text=$2
+	shift 2
+	begun=$(date +%s%N)
+	"$@" >$out 2>&1
+	status=$?
+	waited=$(($(date +%s%N) - begun))
+	got="status $status"
+	right=false
+	[ $status != 0 ] || got="no \`$text\`"
+	if [ $status = 0 ] && grep -q -- "$text" $out; then
+		got=Ok
+		right=true
+	fi
+	$right || cat $out
+	printf '\n{"rank":0,"ranks":4,"pinned_after":0,"cases":['
+	printf '{"name":"%s","got":"%s","waited":%s.%09d,"right":%s}]}\n' \
+		"$name" "$got" $((waited / 1000000000)) $((waited % 1000000000)) $right
+	report_left
+	no_hosts
+}
+
+# Reports the processes of jobs and the files of shared memory that are left.
+report_left() {
+	# The kernel cleans up after a killed process in its own time.
+	tries=0
+	until [ -z "$(left)" ] || [ $tries = 20 ]; do
+		tries=$((tries + 1))
+		sleep 0.25
+	done
+	echo "fault left $(left | wc -l) $(left | tr '\n' ' ')"
+}
+
+# The names of processes of jobs, and of files of shared memory, a line each.
+left() {
+	cat /proc/[0-9]*/comm 2>/dev/null | grep -x 'hydrant\|hammer\|torture\|cannon\|mpi.*\|hydra.*\|orte.*\|prte.*'
+	ls /dev/shm
+}
+
+# The interface of a host at the bridge, down and up.
+cut_link() {
+	ip link set v$1 down
+}
+
+mend_link() {
+	ip link set v$1 up
+}
