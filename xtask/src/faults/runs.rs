@@ -26,6 +26,8 @@ pub(crate) struct ScenarioRun {
     objects: String,
     /// The launcher's reasons for the end of the job.
     why: Vec<String>,
+    /// The reason why this machine cannot try it.
+    pub(crate) skipped: Option<String>,
     /// True if the script came to its end.
     ended: bool,
 }
@@ -66,6 +68,8 @@ impl Listener {
             let (pages, objects) = left.split_once(' ').unwrap_or((left, ""));
             run.pages = pages.parse().ok();
             run.objects = objects.trim().to_owned();
+        } else if let Some(why) = line.strip_prefix("fault skipped ") {
+            run.skipped = Some(why.to_owned());
         } else if let Some(why) = line.strip_prefix("hydrant run: ") {
             run.why.push(why.to_owned());
         } else if line == "fault ends" {
@@ -100,6 +104,9 @@ impl Tried {
 
 impl ScenarioRun {
     fn problems(&self, scenario: &Scenario) -> Vec<String> {
+        if self.skipped.is_some() {
+            return Vec::new();
+        }
         let expected = scenario.expected;
         let mut all = Vec::new();
         if !self.ended {

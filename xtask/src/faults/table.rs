@@ -27,6 +27,10 @@ const HEADINGS: [&str; COLUMNS - 1] = [
 
 /// The lines of a scenario.
 fn rows(tried: &Tried) -> Vec<ScenarioRow> {
+    if let Some(why) = tried.runs.iter().find_map(|run| run.skipped.as_deref()) {
+        let got = format!("not tried here: {why}");
+        return vec![row(tried, tried.scenario.name, 0, got, Vec::new())];
+    }
     match tried.scenario.expected {
         Expected::Cases(_) => cases(tried),
         expected => {

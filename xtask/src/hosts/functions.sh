@@ -9,12 +9,15 @@ ip link add br0 type bridge
 ip addr add 10.9.0.254/24 dev br0
 ip link set br0 up
 
-# The remote shell: its first argument is the host. The host has a name of its own, too.
-cat >$work/rsh <<'END'
+# The remote shell: its first argument is the host. The host has a name of its own, too, and the
+# file of host names that a scenario gave it.
+cat >$work/rsh <<END
 #!/bin/sh
-host=$1
+host=\$1
 shift
-exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$1"' "$host" "$*"
+exec ip netns exec "\$host" unshare --uts sh -c 'hostname "\$0"
+	[ ! -e $work/names.\$0 ] || mount --bind $work/names.\$0 /etc/hosts
+	exec sh -c "\$1"' "\$host" "\$*"
 END
 chmod +x $work/rsh
 export HYDRANT_RSH=$work/rsh HYDRANT_INTER_NODE=ofi HYDRANT_PEER_TIMEOUT=4 HYDRANT_JOIN_TIMEOUT=10
@@ -29,9 +32,30 @@ hosts() {
 		ip link add v$host type veth peer name eth0 netns $host
 		ip link set v$host master br0 up
 		ip -n $host link set lo up
-		ip -n $host addr add 10.9.0.$number/24 dev eth0
+		# Twice the same address, which leads nowhere, as Docker makes it.
+		[ -z "$docker" ] || bridge $host
+		if [ -z "$six" ]; then
+			ip -n $host addr add 10.9.0.$number/24 dev eth0
+		else
+			ip -n $host addr add fd00:9::$number/64 dev eth0 nodad
+		fi
 		ip -n $host link set eth0 up
 	done
+}
+
+# Set for hosts with IPv6 alone, and for hosts with a bridge that leads nowhere.
+six=
+docker=
+
+# Gives a host a bridge like Docker's, before its other interfaces.
+bridge() {
+	ip -n $1 link add docker0 type bridge
+	ip -n $1 addr add 172.17.0.1/16 dev docker0
+	# The bridge is up while it has a port.
+	ip -n $1 link add veth1 type veth peer name veth2
+	ip -n $1 link set veth1 master docker0 up
+	ip -n $1 link set veth2 up
+	ip -n $1 link set docker0 up
 }
 
 # Removes all hosts.
@@ -109,6 +133,38 @@ report_left() {
 left() {
 	cat /proc/[0-9]*/comm 2>/dev/null | grep -x 'hydrant\|hammer\|torture\|cannon\|mpi.*\|hydra.*\|orte.*\|prte.*'
 	ls /dev/shm
+}
+
+# attack KIND SECONDS TARGETS...: see attack.rs. The words are echoed, for the log.
+attack() {
+	"$xtask" hosts "$@" || exit
+}
+
+# The addresses at which ranks of a host listen, if the host has the second address: of all its ranks.
+ports() {
+	ip netns exec $1 ss -Htln | awk '{ print $4 }' | sed "s/^[^:]*:/$2:/; s/^\\[::\\]:/$2:/" | sort -u
+}
+
+# firewall HOST VERDICT: no connection is made to this host any more. Those that exist go on.
+firewall() {
+	ip netns exec $1 nft -f - <<-END || { echo "fault skipped the kernel has no nf_tables"; exit; }
+		table inet hydrant {
+			chain in {
+				type filter hook input priority 0;
+				iif lo accept
+				ct state established accept
+				meta l4proto tcp $2
+			}
+		}
+	END
+}
+
+# netem HOST ARGUMENTS...: what is wrong with the network of a host.
+netem() {
+	host=$1
+	shift
+	ip netns exec $host tc qdisc replace dev eth0 root netem "$@" 2>/dev/null ||
+		{ echo "fault skipped the kernel has no netem"; no_hosts; exit; }
 }
 
 # The interface of a host at the bridge, down and up.

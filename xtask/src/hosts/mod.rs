@@ -5,6 +5,7 @@
 //! starts the jobs and injects the faults. It has namespaces of its own for processes, mounts, and
 //! the network of the bridge. So nothing of it can be seen from outside, or outlives it.
 
+mod attack;
 mod scenarios;
 
 use std::path::PathBuf;
@@ -20,10 +21,21 @@ use crate::faults::scenarios::Scenario;
 use crate::faults::{FaultsOutcome, JOB, calls, in_dose};
 use crate::programs;
 use crate::tool::Tool;
+use attack::Attack;
 use scenarios::ALL;
 
 /// The tools that the check needs.
-pub(crate) const TOOLS: &[Tool] = &[Tool::Cc, Tool::Libfabric, Tool::Ip];
+pub(crate) const TOOLS: &[Tool] = &[
+    Tool::Cc,
+    Tool::Libfabric,
+    Tool::Ip,
+    Tool::Nft,
+    Tool::SshClient,
+    Tool::SshServer,
+    Tool::Hydra,
+    Tool::OpenMpi,
+    Tool::LibPmix,
+];
 
 /// The choice of scenarios, and the file for the table.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -39,6 +51,10 @@ pub(crate) struct Arguments {
     /// Also write the table, as Markdown, to this file
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+
+    /// Attack ranks: what the script runs
+    #[command(subcommand)]
+    attack: Option<Attack>,
 }
 
 impl Arguments {
@@ -48,6 +64,7 @@ impl Arguments {
             dose,
             only: None,
             markdown: None,
+            attack: None,
         }
     }
 
@@ -78,6 +95,9 @@ const APART: [&str; 11] = [
 
 /// Runs the scenarios.
 pub(crate) fn check(arguments: &Arguments) -> Result<Vec<String>, Error> {
+    if let Some(attack) = &arguments.attack {
+        return attack.run();
+    }
     allowed()?;
     programs::build_shipped()?;
     let chosen = arguments.chosen();
@@ -117,9 +137,11 @@ fn allowed() -> Result<(), Error> {
 /// Writes the script's file. The file stays, so that it can be run again by hand.
 fn write_script(scenarios: &[Scenario]) -> Result<PathBuf, Error> {
     let folder = target_folder().join("hosts");
+    let this = env::current_exe().map_err(not_written(&folder))?;
     let mut text = format!(
-        "exec 2>&1\ntarget={}\n",
-        quoted(&target_folder().join("debug").to_string_lossy())
+        "exec 2>&1\ntarget={}\nxtask={}\n",
+        quoted(&target_folder().join("debug").to_string_lossy()),
+        quoted(&this.to_string_lossy())
     );
     text += "work=/run/hydrant-hosts\n";
     text += JOB;

@@ -1,6 +1,6 @@
 //! The jobs and the faults, and the result that is expected of each.
 
-use crate::faults::scenarios::Expected::{self, Cases, Lost, Split, Unharmed};
+use crate::faults::scenarios::Expected::{self, Cases, Lost, Refused, Split, Unharmed};
 use crate::faults::scenarios::{MachineKind, Scenario};
 
 /// All scenarios, in the order of the table.
@@ -63,6 +63,68 @@ pub(super) const ALL: &[Scenario] = &[
         2,
         "hosts a b; begin a,b $until_enough --seed $run; sleep 0.5; now; cut_link b; end",
         Split(&[0, 1]),
+    ),
+    long(
+        "3 % of packets lost",
+        2,
+        "hosts a b; netem a loss 3% delay 2ms; begin a,b --seconds 3 --seed $run; end",
+        Unharmed,
+    ),
+    short(
+        "connections broken under load",
+        4,
+        "hosts a b; begin a,b $until_enough --seed $run; \
+         attack break 4 $(rank 0) $(rank 1) $(rank 2) $(rank 3); enough; end",
+        Unharmed,
+    ),
+    short(
+        "stranger at the ranks' ports",
+        2,
+        "hosts a b; begin a,b $until_enough --seed $run; \
+         attack intrude 3 $(ports a 10.9.0.1) $(ports b 10.9.0.2); enough; end",
+        Unharmed,
+    ),
+    short(
+        "connections refused",
+        1,
+        "hosts a b; firewall b 'reject with tcp reset'; begin a,b --seconds 1; end",
+        Refused(&[
+            "connection is refused",
+            " at 10.9.0.2:",
+            "HYDRANT_OFI_INTERFACE",
+        ]),
+    ),
+    short(
+        "connections dropped",
+        1,
+        "hosts a b; firewall b drop; HYDRANT_JOIN_TIMEOUT=3 begin a,b --seconds 1; end",
+        Refused(&["get no answer", " at 10.9.0.2:", "HYDRANT_OFI_INTERFACE"]),
+    ),
+    long(
+        "no route",
+        1,
+        "hosts a b; ip -n b route add prohibit 10.9.0.1/32; HYDRANT_JOIN_TIMEOUT=3 begin a,b --seconds 1; \
+         end",
+        Refused(&["get no answer", " at 10.9.0.1:", "HYDRANT_OFI_INTERFACE"]),
+    ),
+    short(
+        "nothing, IPv6 alone",
+        1,
+        "six=1; hosts a b; begin a,b --seconds 2; end",
+        Unharmed,
+    ),
+    short(
+        "bridge that leads nowhere",
+        1,
+        "docker=1; hosts a b; begin a,b --seconds 2; end",
+        Unharmed,
+    ),
+    long(
+        "host names that are loopback",
+        1,
+        "hosts a b; for host in a b; do echo \"127.0.0.1 localhost $host\" >$work/names.$host; done; \
+         begin a,b --seconds 2; rm $work/names.*; end",
+        Unharmed,
     ),
 ];
 
