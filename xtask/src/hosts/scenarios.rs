@@ -8,21 +8,58 @@ pub(super) const ALL: &[Scenario] = &[
     short(
         "cannon on two hosts",
         1,
-        "hosts a b; program 'cannon on two hosts' 'every element is that of the serial product' \
-         env -u HYDRANT_INTER_NODE $target/hydrant run -n 4 --hosts a,b $target/cannon --n 300",
+        "hosts a b; cannon 'cannon on two hosts' \
+         env -u HYDRANT_INTER_NODE $target/hydrant run -n 4 --hosts a,b",
         Cases(1),
     ),
     short(
         "cannon on three hosts",
         1,
-        "hosts a b c; program 'cannon on three hosts' 'every element is that of the serial product' \
-         $target/hydrant run -n 4 --hosts a:2,b,c $target/cannon --n 300",
+        "hosts a b c; cannon 'cannon on three hosts' \
+         $target/hydrant run -n 4 --hosts a:2,b,c",
+        Cases(1),
+    ),
+    short(
+        "cannon over ssh",
+        1,
+        "hosts a b; servers a b; cannon 'cannon over ssh' \
+         $target/hydrant run -n 4 --hosts a,b",
+        Cases(1),
+    ),
+    short(
+        "cannon by mpiexec.hydra",
+        1,
+        "hosts a b; cannon 'cannon by mpiexec.hydra' \
+         mpiexec.hydra -iface br0 -launcher rsh -launcher-exec $HYDRANT_RSH -hosts a,b -n 4",
+        Cases(1),
+    ),
+    short(
+        "cannon by mpirun",
+        1,
+        "hosts a b; cannon 'cannon by mpirun' \
+         open_mpi --mca plm_rsh_agent $HYDRANT_RSH --host a:2,b:2 -n 4",
+        Cases(1),
+    ),
+    long(
+        "cannon by mpiexec.hydra over ssh",
+        1,
+        "hosts a b; servers a b; \
+         cannon 'cannon by mpiexec.hydra over ssh' \
+         mpiexec.hydra -iface br0 -launcher ssh -launcher-exec $work/go -hosts a,b -n 4",
+        Cases(1),
+    ),
+    long(
+        "cannon by mpirun over ssh",
+        1,
+        "hosts a b; servers a b; \
+         cannon 'cannon by mpirun over ssh' \
+         open_mpi --mca plm_rsh_agent \"$HYDRANT_RSH\" --host a:2,b:2 -n 4",
         Cases(1),
     ),
     short(
         "torture on two hosts",
         2,
-        "hosts a b; start_ranks a,b torture --seconds 3 --seed $run; end",
+        "hosts a b; start_ranks a,b torture --seconds 2 --seed $run; end",
         Unharmed,
     ),
     long(
@@ -65,6 +102,13 @@ pub(super) const ALL: &[Scenario] = &[
         Split(&[0, 1]),
     ),
     long(
+        "host cut off, ranks begun by ssh",
+        1,
+        "hosts a b; servers a b; silence='--host-silence 6'; begin a,b $until_enough; sleep 0.5; now; \
+         cut_link b; end",
+        Lost(&[2, 3]),
+    ),
+    long(
         "3 % of packets lost",
         2,
         "hosts a b; netem a loss 3% delay 2ms; begin a,b --seconds 3 --seed $run; end",
@@ -74,14 +118,14 @@ pub(super) const ALL: &[Scenario] = &[
         "connections broken under load",
         4,
         "hosts a b; begin a,b $until_enough --seed $run; \
-         attack break 4 $(rank 0) $(rank 1) $(rank 2) $(rank 3); enough; end",
+         attack break 2 $(rank 0) $(rank 1) $(rank 2) $(rank 3); enough; end",
         Unharmed,
     ),
     short(
         "stranger at the ranks' ports",
         2,
         "hosts a b; begin a,b $until_enough --seed $run; \
-         attack intrude 3 $(ports a 10.9.0.1) $(ports b 10.9.0.2); enough; end",
+         attack intrude 2 $(ports a 10.9.0.1) $(ports b 10.9.0.2); enough; end",
         Unharmed,
     ),
     short(
@@ -105,7 +149,7 @@ pub(super) const ALL: &[Scenario] = &[
         1,
         "hosts a b; ip -n b route add prohibit 10.9.0.1/32; HYDRANT_JOIN_TIMEOUT=3 begin a,b --seconds 1; \
          end",
-        Refused(&["get no answer", " at 10.9.0.1:", "HYDRANT_OFI_INTERFACE"]),
+        Refused(&["no route", " at 10.9.0.1:", "HYDRANT_OFI_INTERFACE"]),
     ),
     short(
         "nothing, IPv6 alone",
@@ -116,8 +160,20 @@ pub(super) const ALL: &[Scenario] = &[
     short(
         "bridge that leads nowhere",
         1,
-        "docker=1; hosts a b; begin a,b --seconds 2; end",
+        "docker=ab; hosts a b; begin a,b --seconds 2; end",
         Unharmed,
+    ),
+    long(
+        "such a bridge on one host",
+        1,
+        "docker=b; hosts a b; begin a,b --seconds 2; end",
+        Unharmed,
+    ),
+    short(
+        "such a bridge, named",
+        1,
+        "docker=ab; hosts a b; export HYDRANT_OFI_INTERFACE=docker0; begin a,b --seconds 1; end",
+        Refused(&["docker0 (172.17.0.1)", "HYDRANT_OFI_INTERFACE"]),
     ),
     long(
         "host names that are loopback",
