@@ -7,7 +7,8 @@ use crate::error::Error;
 use crate::report::{CheckRow, timed};
 use crate::tool::{Tool, lacking, missing};
 use crate::{
-    builds, cargo, deny, fuzz, instructions, models, prose, rooms, runners, slurm, soak, verbs,
+    builds, cargo, deny, fuzz, hosts, instructions, models, prose, rooms, runners, slurm, soak,
+    verbs,
 };
 
 /// A check that CI runs. `list` and `--help` print the doc comments of the variants.
@@ -45,6 +46,8 @@ pub(crate) enum Check {
         #[arg(long, value_enum, default_value_t)]
         dose: Dose,
     },
+    /// Jobs and faults between hosts that are network namespaces (docs/faults.md)
+    Hosts(hosts::Arguments),
     /// The examples in the documentation run
     DocTests,
     /// Every interleaving of the lock-free code, by loom
@@ -87,6 +90,7 @@ impl Check {
             Check::Aarch64,
             Check::Unit(runners::Unit::default()),
             Check::Verbs { dose },
+            Check::Hosts(hosts::Arguments::of(dose)),
             Check::DocTests,
             Check::Loom,
             Check::Instructions,
@@ -129,6 +133,7 @@ impl Check {
             Check::Aarch64 => "aarch64",
             Check::Unit(_) => "unit",
             Check::Verbs { .. } => "verbs",
+            Check::Hosts(_) => "hosts",
             Check::DocTests => "doc-tests",
             Check::Loom => "loom",
             Check::Instructions => "instructions",
@@ -166,6 +171,7 @@ impl Check {
             Check::KillLoop { .. } => &[Tool::Cc, Tool::Nextest],
             Check::Slurm => &[Tool::Cc, Tool::Ip, Tool::Libfabric, Tool::OpenMpi],
             Check::Verbs { .. } => verbs::TOOLS,
+            Check::Hosts(_) => hosts::TOOLS,
             Check::Instructions => &[Tool::Cc, Tool::Valgrind, Tool::GungraunRunner],
             Check::Miri => &[Tool::Miri],
             Check::Launchers => &[
@@ -212,6 +218,7 @@ impl Check {
             Check::Aarch64 => builds::aarch64(),
             Check::Unit(unit) => runners::unit(unit),
             Check::Verbs { dose } => verbs::verbs(*dose),
+            Check::Hosts(arguments) => hosts::check(arguments),
             Check::DocTests => runners::doc_tests(),
             Check::Loom => models::loom(),
             Check::Instructions => instructions::compare(),

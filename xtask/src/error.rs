@@ -78,9 +78,18 @@ pub(crate) enum Error {
         /// The table, and the output of the cases that failed.
         problems: Vec<String>,
     },
-    /// The machine does not allow the check, which may then be left out.
-    #[error("left out: {0}")]
-    LeftOut(String),
+    /// This machine does not allow the check, which is left out here.
+    #[error("skipped: {why}")]
+    Skipped {
+        /// The reason.
+        why: String,
+    },
+    /// This machine does not allow the check, and no check may be left out.
+    #[error("{why}, and HYDRANT_TEST_REQUIRE=1 wants the check")]
+    NotAllowed {
+        /// The reason.
+        why: String,
+    },
     /// The command succeeded, but had nothing to do.
     #[error("`{command}` found no test to run")]
     NothingRan {
@@ -112,6 +121,16 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// A check that this machine does not allow. It is left out, unless the environment forbids that.
+    pub(crate) fn not_allowed(why: String) -> Self {
+        let is_required = std::env::var("HYDRANT_TEST_REQUIRE").is_ok_and(|value| value == "1");
+        if is_required {
+            Error::NotAllowed { why }
+        } else {
+            Error::Skipped { why }
+        }
+    }
+
     /// True if the check could not run, rather than ran and failed.
     pub(crate) fn could_not_run(&self) -> bool {
         match self {
@@ -123,9 +142,10 @@ impl Error {
             | Error::Faults { .. }
             | Error::Soak { .. }
             | Error::Slurm { .. } => false,
-            Error::LeftOut(_)
-            | Error::NotRun { .. }
+            Error::NotRun { .. }
             | Error::NothingRan { .. }
+            | Error::Skipped { .. }
+            | Error::NotAllowed { .. }
             | Error::Missing { .. }
             | Error::NotRead { .. }
             | Error::Install { .. }

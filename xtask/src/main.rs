@@ -14,6 +14,7 @@ mod dose;
 mod error;
 mod faults;
 mod fuzz;
+mod hosts;
 mod install;
 mod instructions;
 mod models;

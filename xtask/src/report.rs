@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
     Failed,
     /// The check lacked a tool, or found nothing to run.
     CouldNotRun,
-    /// The check is optional, and the machine lacks its tools or does not allow it.
+    /// The check is optional and the machine lacks its tools, or does not allow it.
     LeftOut,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn timed(
         Ok(notes) => (Verdict::Passed, notes),
         Err(error) => {
             eprintln!("{name}: {error}");
-            let verdict = if matches!(error, Error::LeftOut(_)) {
+            let verdict = if let Error::Skipped { .. } = error {
                 Verdict::LeftOut
             } else if error.could_not_run() {
                 Verdict::CouldNotRun

@@ -72,6 +72,10 @@ pub(crate) enum Tool {
     Perftest,
     /// The client that goes from one host of a cluster to another.
     SshClient,
+    /// The server that it reaches there.
+    SshServer,
+    /// The firewall between hosts that are network namespaces.
+    Nft,
 }
 
 /// The source of a tool.
@@ -101,7 +105,7 @@ impl fmt::Display for ToolSource {
 
 impl Tool {
     /// All tools, in the order of installation: the crates need the compiler.
-    pub(crate) const ALL: [Tool; 29] = [
+    pub(crate) const ALL: [Tool; 31] = [
         Tool::Cc,
         Tool::Cxx,
         Tool::Hydra,
@@ -122,6 +126,8 @@ impl Tool {
         Tool::LibfabricHeaders,
         Tool::Perftest,
         Tool::SshClient,
+        Tool::SshServer,
+        Tool::Nft,
         Tool::Rustfmt,
         Tool::Clippy,
         Tool::Nextest,
@@ -165,6 +171,8 @@ impl Tool {
             Tool::LibfabricHeaders => "rdma/fabric.h",
             Tool::Perftest => "perftest",
             Tool::SshClient => "ssh and ssh-keygen",
+            Tool::SshServer => "sshd",
+            Tool::Nft => "nft of nftables",
         }
     }
 
@@ -189,6 +197,8 @@ impl Tool {
             Tool::LibfabricHeaders => ToolSource::Apt("libfabric-dev"),
             Tool::Perftest => ToolSource::Apt("perftest"),
             Tool::SshClient => ToolSource::Apt("openssh-client"),
+            Tool::SshServer => ToolSource::Apt("openssh-server"),
+            Tool::Nft => ToolSource::Apt("nftables"),
             Tool::Rustfmt => ToolSource::Component("rustfmt"),
             Tool::Clippy => ToolSource::Component("clippy"),
             Tool::Nextest => ToolSource::Crate(
@@ -251,6 +261,8 @@ impl Tool {
             Tool::LibfabricHeaders => Path::new("/usr/include/rdma/fabric.h").is_file(),
             Tool::Perftest => on_path("ib_write_lat"),
             Tool::SshClient => on_path("ssh") && on_path("ssh-keygen"),
+            Tool::SshServer => is_executable(&program_path("sshd")),
+            Tool::Nft => is_executable(&program_path("nft")),
         }
     }
 }

@@ -16,9 +16,11 @@ use hydrant_launch::Bootstrap;
 
 use crate::{
     Ofi, OfiOptions,
+    announcement::{self, Announcement},
     choice::{self, Candidate},
+    commands::LinkCommand,
     control,
-    fabric::{Fabric, RegionRequest},
+    fabric::{Fabric, Offer, RegionRequest},
     keys::MAX_EXTENTS,
     message::MAX_ARGS,
     session,
@@ -42,14 +44,24 @@ const SENDS: usize = 1 << 16;
 /// reach each other; [`Error::System`].
 pub fn attach(bootstrap: &mut dyn Bootstrap, options: &OfiOptions) -> Result<Ofi, Error> {
     let usable = choice::usable(options).map_err(Error::Unreachable);
-    let candidate = agree(bootstrap, usable.as_ref().map_err(ToString::to_string))?;
+    let all = announce(bootstrap, usable.as_ref().map_err(ToString::to_string))?;
+    let lists: Vec<&[Candidate]> = all.iter().map(|it| &it.candidates[..]).collect();
+    let candidate = choice::common(&lists).map_err(Error::Unreachable)?;
     let (rank, ranks) = (bootstrap.rank(), bootstrap.size());
     let secret = bootstrap.secret().map_err(unreachable)?;
     let secret = *secret.first_chunk().unwrap_or(&[0; 16]);
-    let offer = (usable?.into_iter())
-        .find(|(it, _)| *it == candidate)
+    let mut offers: Vec<Offer> = (usable?.into_iter())
+        .filter(|(it, _)| *it == candidate)
         .map(|(_, offer)| offer)
-        .ok_or_else(|| Error::Unreachable("the chosen provider is gone".to_owned()))?;
+        .collect();
+    let own: Vec<_> = offers.iter().map(Offer::ip).collect();
+    let best = announcement::best_address(&own, rank as usize, &all);
+    let interfaces = interfaces(&offers, best);
+    if best >= offers.len() {
+        let why = "the chosen provider is gone".to_owned();
+        return Err(Error::Unreachable(why));
+    }
+    let offer = offers.swap_remove(best);
     let limits = TrafficLimits {
         window: options.window.max(1),
         per_peer: PER_PEER.min(offer.depth().max(1) as u32),
@@ -114,26 +126,35 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &OfiOptions) -> Result<Ofi
     let ofi = Ofi::new(Arc::clone(&shared), control);
     // No rank sends before every rank can answer.
     bootstrap.fence().map_err(unreachable)?;
-    reach_next(&shared, options.join_timeout)?;
+    reach_next(&shared, options.join_timeout, &interfaces).inspect_err(|_| {
+        // Nobody waits for an acknowledgement of this rank's leave.
+        shared.commands.push(LinkCommand::LoseAll);
+    })?;
     bootstrap.fence().map_err(unreachable)?;
     Ok(ofi)
 }
 
-/// Agrees on the provider. A rank without any tells the others why.
-fn agree(
+/// Tells all ranks what this one could use. A rank without a provider tells the others why.
+fn announce(
     bootstrap: &mut dyn Bootstrap,
-    usable: Result<&Vec<(Candidate, crate::fabric::Offer)>, String>,
-) -> Result<Candidate, Error> {
+    usable: Result<&Vec<(Candidate, Offer)>, String>,
+) -> Result<Vec<Announcement>, Error> {
     let own = match &usable {
         Ok(usable) => {
-            let lines = usable.iter().map(|(candidate, _)| candidate.to_line());
-            lines.collect::<Vec<_>>().join("\n")
+            let candidates = usable.iter().map(|(candidate, _)| candidate.clone());
+            let addresses = usable.iter().filter_map(|(_, offer)| offer.ip());
+            let own = Announcement {
+                candidates: candidates.collect(),
+                host: format!("{:?}", hydrant_launch::host_id()),
+                addresses: addresses.collect(),
+            };
+            own.to_text()
         }
         Err(why) => format!("!{why}"),
     };
     bootstrap.put("ofi", own.as_bytes()).map_err(unreachable)?;
     bootstrap.fence().map_err(unreachable)?;
-    let mut lists = Vec::new();
+    let mut all = Vec::new();
     for rank in 0..bootstrap.size() {
         let value = bootstrap.get(rank, "ofi").map_err(unreachable)?;
         let text = String::from_utf8_lossy(&value);
@@ -144,14 +165,33 @@ fn agree(
                 format!("rank {rank} cannot use libfabric: {why}")
             }));
         }
-        let list: Option<Vec<Candidate>> = text.lines().map(Candidate::from_line).collect();
         let malformed = || {
             let what = format!("rank {rank} is of another version of hydrant");
             Error::Unreachable(what)
         };
-        lists.push(list.ok_or_else(malformed)?);
+        all.push(Announcement::from_text(&text).ok_or_else(malformed)?);
     }
-    choice::common(&lists).map_err(Error::Unreachable)
+    Ok(all)
+}
+
+/// The interface that this rank uses, and all that it could use, for errors.
+fn interfaces(offers: &[Offer], best: usize) -> String {
+    let name = |offer: &Offer| match offer.ip() {
+        Some(ip) => format!("{} ({ip})", offer.domain_name()),
+        None => offer.domain_name(),
+    };
+    let chosen = offers.get(best).map(name).unwrap_or_default();
+    let mut others: Vec<String> = (offers.iter())
+        .filter(|offer| !offer.ip().is_some_and(|ip| ip.is_loopback()))
+        .map(name)
+        .filter(|other| *other != chosen)
+        .collect();
+    others.dedup();
+    if others.is_empty() {
+        format!("this rank uses {chosen} and has no other interface; the other rank may have one")
+    } else {
+        format!("this rank uses {chosen}, and has {}", others.join(", "))
+    }
 }
 
 /// The values that a rank publishes about its endpoint.
@@ -265,7 +305,7 @@ fn costs(fabric: &Fabric) -> Result<[hydrant_conduit::Cost; 2], Error> {
 }
 
 /// Waits until the next rank of the ring was reached.
-fn reach_next(shared: &OfiShared, timeout: Duration) -> Result<(), Error> {
+fn reach_next(shared: &OfiShared, timeout: Duration, interfaces: &str) -> Result<(), Error> {
     let (size, own) = (shared.peers.size(), shared.rank.0);
     if size == 1 {
         return Ok(());
@@ -280,14 +320,14 @@ fn reach_next(shared: &OfiShared, timeout: Duration) -> Result<(), Error> {
         }
         let waited = since.elapsed();
         if shared.peers.standings.present(next).is_err() || waited >= timeout {
-            return Err(unreached(shared, next, waited));
+            return Err(unreached(shared, next, waited, interfaces));
         }
         thread::sleep(Duration::from_micros(100));
     }
     Ok(())
 }
 
-fn unreached(shared: &OfiShared, rank: Rank, waited: Duration) -> Error {
+fn unreached(shared: &OfiShared, rank: Rank, waited: Duration, interfaces: &str) -> Error {
     let waited = waited.as_secs_f32();
     let Some(address) = socket_address::parse(shared.peers.name(rank)) else {
         return Error::Unreachable(format!("rank {rank} did not answer within {waited:.1} s"));
@@ -295,13 +335,16 @@ fn unreached(shared: &OfiShared, rank: Rank, waited: Duration) -> Error {
     let cause = match sockets::probe(address, Duration::from_secs(1)) {
         ListenerState::Gone => "the connection is refused: a firewall, or its process ended",
         ListenerState::Silent => {
-            "connections get no answer: a firewall drops them, or no route leads there"
+            "connections get no answer: a firewall drops them, or no way leads there"
+        }
+        ListenerState::NoRoute => {
+            "this host has no route there, or nobody has that address on its network"
         }
         ListenerState::Alive => "it accepts connections, but does not answer as a rank of this job",
     };
     Error::Unreachable(format!(
-        "rank {rank} at {address} was not reached within {waited:.1} s: {cause}; another interface may lead there \
-         (HYDRANT_OFI_INTERFACE)"
+        "rank {rank} at {address} was not reached within {waited:.1} s: {cause}; {interfaces} \
+         (HYDRANT_OFI_INTERFACE names the interface to use)"
     ))
 }
 

@@ -215,8 +215,8 @@ pub fn endpoints(options: &OfiOptions) -> Result<Vec<OfferedEndpoint>, String> {
 }
 
 /// Returns the first candidate of the first list that all lists have, or a sentence that names a rank without.
-pub(crate) fn common(lists: &[Vec<Candidate>]) -> Result<Candidate, String> {
-    let first = lists.first().map_or(&[][..], Vec::as_slice);
+pub(crate) fn common(lists: &[&[Candidate]]) -> Result<Candidate, String> {
+    let first = lists.first().copied().unwrap_or_default();
     let shared = (first.iter()).find(|candidate| lists.iter().all(|list| list.contains(candidate)));
     if let Some(candidate) = shared {
         return Ok(candidate.clone());
@@ -275,12 +275,12 @@ mod tests {
             candidate("tcp;ofi_rxm", 1, AddressFamily::V4),
         );
         let both = vec![native.clone(), layered.clone()];
-        assert_eq!(common(&[both.clone(), both.clone()]), Ok(native.clone()));
+        assert_eq!(common(&[&both, &both]), Ok(native.clone()));
         assert_eq!(
-            common(&[both.clone(), vec![layered.clone()]]),
+            common(&[&both, std::slice::from_ref(&layered)]),
             Ok(layered.clone())
         );
-        let why = common(&[vec![native], both, vec![layered]]).expect_err("nothing in common");
+        let why = common(&[&[native], &both, &[layered]]).expect_err("nothing in common");
         assert!(why.contains("rank 0 has tcp over IPv4"), "{why}");
         assert!(why.contains("rank 2 has tcp;ofi_rxm over IPv4"), "{why}");
     }

@@ -6,6 +6,8 @@
 //! Each piece of state has one owner, and imports run downward only. From the bottom up:
 //!
 //! - `fabric` owns the objects of libfabric (`ffi` has its C declarations, `library` opens it).
+//! - `choice` lists the endpoints that a rank could use. `announcement` is that list as peers get it, and the choice of
+//!   the interface that leads to them.
 //! - `slots` owns the buffers of messages and the records of accesses.
 //! - `table` holds the registered extents, `keys` their names.
 //! - `session` proves the job's secret; `message` is the format of messages.
@@ -31,6 +33,7 @@
 //! - The queue of operations has no limit, at 16 KiB each. So the number of operations in flight is bounded here.
 
 mod access;
+mod announcement;
 mod arrivals;
 mod attach;
 mod bare;

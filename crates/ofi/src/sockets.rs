@@ -59,6 +59,8 @@ pub(crate) enum ListenerState {
     Gone,
     /// There was no answer.
     Silent,
+    /// The system has no way to the host: no route, or nobody answers on its network.
+    NoRoute,
 }
 
 /// Asks whether a process listens at an address, and waits at most `patience`.
@@ -66,6 +68,13 @@ pub(crate) fn probe(address: SocketAddr, patience: Duration) -> ListenerState {
     match TcpStream::connect_timeout(&address, patience) {
         Ok(_) => ListenerState::Alive,
         Err(cause) if cause.kind() == io::ErrorKind::ConnectionRefused => ListenerState::Gone,
-        Err(_) => ListenerState::Silent,
+        Err(cause) => match cause.kind() {
+            io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            // A route that the administrator prohibited.
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::InvalidInput => ListenerState::NoRoute,
+            _ => ListenerState::Silent,
+        },
     }
 }

@@ -1,10 +1,5 @@
-# The beginning of every script of faults. It reports each run by lines that begin with "fault", and
-# each rank by the JSON object that the rank printed.
+# Scripts of faults in virtual machines begin with this, after job.sh.
 
-work=/tmp/faults
-mkdir -p $work
-out=$work/out
-err=$work/err
 launch=
 limit=
 cgroup=
@@ -15,16 +10,9 @@ wire=veth0
 
 # begin ARGUMENTS...: starts the ranks and waits until they work, or have failed to.
 begin() {
-	: >$out
-	: >$err
-	rm -f $work/enough
 	[ $wire = veth0 ] || ssh host2 "rm -f $work/enough"
-	under_limits "$hydrant" run -n 4 --prefix none --grace 60 --timeout 120 $launch \
-		"$hammer" --format json "$@" >$out 2>$err &
-	job=$!
-	until [ "$(grep -o 'is process [0-9]' $err | wc -l)" = 4 ] || ! kill -0 $job 2>/dev/null; do
-		sleep 0.05
-	done
+	start under_limits "$hydrant" run -n 4 --prefix none --grace 60 --timeout 120 $launch \
+		"$hammer" --format json "$@"
 }
 
 under_limits() {
@@ -36,32 +24,14 @@ under_limits() {
 	exec "$@"
 }
 
-# Ranks that begin with this work until the run is over, so that the fault comes meanwhile, however
-# slow the machine is.
-until_enough="--seconds 60 --until $work/enough"
 enough() {
 	touch $work/enough
 	[ $wire = veth0 ] || ssh host2 "mkdir -p $work && touch $work/enough"
 }
 
-# Marks the time of the fault.
-now() {
-	echo "fault at $(date +%s%N)"
-}
-
-# The process of a rank.
-rank() {
-	grep -o "rank $1 is process [0-9]*" $err | head -n 1 | grep -o '[0-9]*$'
-}
-
 # end: waits for the job, and reports its end and the resources that are left.
 end() {
-	wait $job
-	echo "fault status $?"
-	sed -n 's/.* at \([0-9]*\) rank .* about to die/fault at \1/p' $err
-	echo
-	cat $out
-	grep -v ' is process \| about to die' $err
+	finish
 	# The kernel cleans up after a killed process in its own time.
 	tries=0
 	until [ "$(pages) $(objects)" = "$before" ] || [ $tries = 20 ]; do
@@ -71,13 +41,6 @@ end() {
 	objects=$(objects)
 	[ "$objects" != "${before#* }" ] || objects=none
 	echo "fault left $(($(pages) - ${before%% *})) $objects"
-}
-
-# survivors COUNT: waits until this many ranks have printed their reports.
-survivors() {
-	until [ "$(grep -c '^{' $out)" -ge "$1" ] || ! kill -0 $job 2>/dev/null; do
-		sleep 0.1
-	done
 }
 
 # The pages that drivers hold pinned, of all processes together.

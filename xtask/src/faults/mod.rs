@@ -4,9 +4,9 @@
 //! The ranks run `hammer` of `apps`, which checks everything that it reads. `docs/faults.md` has a
 //! table that this command printed.
 
-mod runs;
-mod scenarios;
-mod table;
+pub(crate) mod runs;
+pub(crate) mod scenarios;
+pub(crate) mod table;
 
 use std::fs;
 use std::path::PathBuf;
@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 }
+
+/// The beginning of every script, whatever the ranks run on.
+pub(crate) const JOB: &str = include_str!("job.sh");
 
 /// A limit that ends a hang, longer than any machine takes.
 const SECONDS: &str = "1500";
@@ -71,28 +74,57 @@ pub(crate) fn report(arguments: &Arguments) -> ExitCode {
 
 /// The part of `test` and `full`. In the short dose each short scenario runs once.
 pub(crate) fn check(dose: Dose) -> Result<Vec<String>, Error> {
-    let chosen: Vec<Scenario> = match dose {
-        Dose::Long => ALL.to_vec(),
-        Dose::Short => (ALL.iter().copied())
+    try_all(&in_dose(ALL, dose))?.checked()
+}
+
+/// The scenarios of a dose.
+pub(crate) fn in_dose(all: &[Scenario], dose: Dose) -> Vec<Scenario> {
+    match dose {
+        Dose::Long => all.to_vec(),
+        Dose::Short => (all.iter().copied())
             .filter(|it| it.short)
             .map(|it| Scenario { runs: 1, ..it })
             .collect(),
-    };
-    let outcome = try_all(&chosen)?;
-    let lines: Vec<String> = outcome.table.lines().map(str::to_owned).collect();
-    if outcome.problems.is_empty() {
-        Ok(lines)
-    } else {
-        Err(Error::Faults {
-            problems: [lines, outcome.problems].concat(),
-        })
     }
 }
 
-struct FaultsOutcome {
-    table: String,
+/// The outcome of all scenarios.
+pub(crate) struct FaultsOutcome {
+    /// The table, as Markdown.
+    pub(crate) table: String,
     /// The problems found, a sentence each.
     problems: Vec<String>,
+}
+
+impl FaultsOutcome {
+    /// # Errors
+    /// Nothing was tried.
+    pub(crate) fn of(results: &[runs::Tried]) -> Result<Self, Error> {
+        if results.is_empty() {
+            return Err(Error::NothingRan {
+                command: "faults".into(),
+            });
+        }
+        Ok(Self {
+            table: table::of_all(results),
+            problems: results.iter().flat_map(runs::Tried::problems).collect(),
+        })
+    }
+
+    /// The lines of the table.
+    ///
+    /// # Errors
+    /// The table and the problems, if there are any.
+    pub(crate) fn checked(self) -> Result<Vec<String>, Error> {
+        let lines: Vec<String> = self.table.lines().map(str::to_owned).collect();
+        if self.problems.is_empty() {
+            Ok(lines)
+        } else {
+            Err(Error::Faults {
+                problems: [lines, self.problems].concat(),
+            })
+        }
+    }
 }
 
 fn try_all(chosen: &[Scenario]) -> Result<FaultsOutcome, Error> {
@@ -106,23 +138,14 @@ fn try_all(chosen: &[Scenario]) -> Result<FaultsOutcome, Error> {
             results.extend(run_in(machine, &here)?);
         }
     }
-    if results.is_empty() {
-        return Err(Error::NothingRan {
-            command: "faults".into(),
-        });
-    }
-    let rows: Vec<table::ScenarioRow> = results.iter().flat_map(table::rows).collect();
-    Ok(FaultsOutcome {
-        table: table::text(&rows),
-        problems: results.iter().flat_map(runs::Tried::problems).collect(),
-    })
+    FaultsOutcome::of(&results)
 }
 
 /// Boots one machine and runs all scenarios of its kind.
 fn run_in(machine: MachineKind, scenarios: &[Scenario]) -> Result<Vec<runs::Tried>, Error> {
     let (options, name): (&[&str], _) = match machine {
         MachineKind::Wire => (&["--devices", "2"], "faults-1.sh"),
-        MachineKind::Hosts => (&["--hosts", "2"], "faults-2.sh"),
+        _ => (&["--hosts", "2"], "faults-2.sh"),
     };
     let script = write_script(name, machine, scenarios)?;
     let mut command = vm::in_machine(SECONDS, options, &script)?;
@@ -141,15 +164,29 @@ fn write_script(
 ) -> Result<PathBuf, Error> {
     let program = |name: &str| quoted(&programs::shipped(name).to_string_lossy());
     let mut text = format!(
-        "exec 2>&1\nhydrant={}\nhammer={}\n",
+        "exec 2>&1\nwork=/tmp/faults\nmkdir -p $work\nhydrant={}\nhammer={}\n",
         program("hydrant"),
         program("hammer")
     );
+    text += JOB;
     text += include_str!("functions.sh");
     text += match machine {
         MachineKind::Wire => "export HYDRANT_CONDUIT=verbs\n",
-        MachineKind::Hosts => "launch='--hosts host1:2,host2:2 --host-silence 30'\n",
+        MachineKind::Hosts | MachineKind::Namespaces => {
+            "launch='--hosts host1:2,host2:2 --host-silence 30'\n"
+        }
     };
+    text += &calls(scenarios);
+    let folder = target_folder().join("vm");
+    let file = folder.join(name);
+    let wrote = fs::create_dir_all(folder).and_then(|()| fs::write(&file, text));
+    wrote.map_err(vm::Error::file("write", &file))?;
+    Ok(file)
+}
+
+/// The part of a script that runs the scenarios.
+pub(crate) fn calls(scenarios: &[Scenario]) -> String {
+    let mut text = String::new();
     for scenario in scenarios {
         for run in 1..=scenario.runs {
             // A subshell, so that its settings end with it.
@@ -160,9 +197,5 @@ fn write_script(
             );
         }
     }
-    let folder = target_folder().join("vm");
-    let file = folder.join(name);
-    let wrote = fs::create_dir_all(folder).and_then(|()| fs::write(&file, text));
-    wrote.map_err(vm::Error::file("write", &file))?;
-    Ok(file)
+    text
 }

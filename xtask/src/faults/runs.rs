@@ -8,37 +8,39 @@ use super::scenarios::{Expected, Scenario};
 
 /// A scenario and its runs.
 #[derive(Debug)]
-pub(super) struct Tried {
-    pub(super) scenario: Scenario,
-    pub(super) runs: Vec<ScenarioRun>,
+pub(crate) struct Tried {
+    pub(crate) scenario: Scenario,
+    pub(crate) runs: Vec<ScenarioRun>,
 }
 
 /// One run.
 #[derive(Debug, Default)]
-pub(super) struct ScenarioRun {
+pub(crate) struct ScenarioRun {
     /// The time of the fault, in nanoseconds since 1970.
     at: Option<u64>,
     /// The reports of the ranks that survived to print one.
-    pub(super) ranks: Vec<Value>,
+    pub(crate) ranks: Vec<Value>,
     /// Pages that were left pinned.
-    pub(super) pages: Option<i64>,
+    pub(crate) pages: Option<i64>,
     /// The objects left at the devices.
     objects: String,
     /// The launcher's reasons for the end of the job.
     why: Vec<String>,
+    /// The reason why this machine cannot try it.
+    pub(crate) skipped: Option<String>,
     /// True if the script came to its end.
     ended: bool,
 }
 
 /// Parses the output line by line.
-pub(super) struct Listener {
+pub(crate) struct Listener {
     tried: Vec<Tried>,
     /// The index of the scenario that runs.
     now: Option<usize>,
 }
 
 impl Listener {
-    pub(super) fn new(scenarios: &[Scenario]) -> Self {
+    pub(crate) fn new(scenarios: &[Scenario]) -> Self {
         let tried = scenarios.iter().map(|scenario| Tried {
             scenario: *scenario,
             runs: Vec::new(),
@@ -49,7 +51,7 @@ impl Listener {
         }
     }
 
-    pub(super) fn listen(&mut self, line: &str) {
+    pub(crate) fn listen(&mut self, line: &str) {
         if let Some(name) = line.strip_prefix("fault begins: ") {
             self.now = (self.tried.iter()).position(|tried| tried.scenario.name == name);
             if let Some(now) = self.now {
@@ -66,6 +68,8 @@ impl Listener {
             let (pages, objects) = left.split_once(' ').unwrap_or((left, ""));
             run.pages = pages.parse().ok();
             run.objects = objects.trim().to_owned();
+        } else if let Some(why) = line.strip_prefix("fault skipped ") {
+            run.skipped = Some(why.to_owned());
         } else if let Some(why) = line.strip_prefix("hydrant run: ") {
             run.why.push(why.to_owned());
         } else if line == "fault ends" {
@@ -75,20 +79,20 @@ impl Listener {
         }
     }
 
-    pub(super) fn tried(self) -> Vec<Tried> {
+    pub(crate) fn tried(self) -> Vec<Tried> {
         self.tried
     }
 }
 
 impl Tried {
     /// The differences from the expected result, a sentence each.
-    pub(super) fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<String> {
         let mut all = Vec::new();
         if self.runs.len() as u32 != self.scenario.runs {
             all.push(format!("{}: it did not run", self.scenario.name));
         }
         for (number, run) in (1..).zip(&self.runs) {
-            let found = run.problems(self.scenario.expected);
+            let found = run.problems(&self.scenario);
             all.extend(
                 (found.into_iter())
                     .map(|problem| format!("{}, run {number}: {problem}", self.scenario.name)),
@@ -99,7 +103,11 @@ impl Tried {
 }
 
 impl ScenarioRun {
-    fn problems(&self, expected: Expected) -> Vec<String> {
+    fn problems(&self, scenario: &Scenario) -> Vec<String> {
+        if self.skipped.is_some() {
+            return Vec::new();
+        }
+        let expected = scenario.expected;
         let mut all = Vec::new();
         if !self.ended {
             all.push("it did not end".to_owned());
@@ -108,12 +116,14 @@ impl ScenarioRun {
             Expected::Lost(lost) => 4 - lost.len(),
             // The first rank that fails ends the others.
             Expected::Refused(_) => 0,
-            _ => 4,
+            Expected::Cases(reports) => reports,
+            Expected::Unharmed | Expected::Split(_) => 4,
         };
-        if let Expected::Refused(limit) = expected
-            && !self.why.iter().any(|why| why.contains(limit))
+        if let Expected::Refused(texts) = expected
+            && !self.says(texts)
         {
-            all.push(format!("no rank says {limit}: {:?}", self.why));
+            let told: Vec<&str> = self.reasons().collect();
+            all.push(format!("no rank says {texts:?}: {told:?}"));
         }
         if self.ranks.len() < survivors {
             let told = self.ranks.len();
@@ -121,10 +131,13 @@ impl ScenarioRun {
         }
         match self.pages {
             Some(0) => {}
-            Some(pages) => all.push(format!("{pages} pages were left pinned")),
+            Some(count) => {
+                let resources = scenario.machine.resources();
+                all.push(format!("{count} {resources} were left: {}", self.objects));
+            }
             None => all.push("what was left is not known".to_owned()),
         }
-        if !["none", ""].contains(&self.objects.as_str()) {
+        if self.pages == Some(0) && !["none", ""].contains(&self.objects.as_str()) {
             all.push(format!("at the devices there is left: {}", self.objects));
         }
         for rank in &self.ranks {
@@ -137,7 +150,7 @@ impl ScenarioRun {
 
     /// The time that each rank waited, in seconds: until it got the error, or for the longest
     /// operation.
-    pub(super) fn times(&self, expected: Expected) -> Vec<f64> {
+    pub(crate) fn times(&self, expected: Expected) -> Vec<f64> {
         let told = |rank: &Value| -> Vec<f64> {
             let losses = list(&rank["lost"]).iter();
             let times = losses.filter_map(|loss| {
@@ -148,16 +161,22 @@ impl ScenarioRun {
         };
         let ranks = self.ranks.iter();
         match expected {
-            Expected::Lost(_) | Expected::Split => ranks.flat_map(told).collect(),
+            Expected::Lost(_) | Expected::Split(_) => ranks.flat_map(told).collect(),
             Expected::Unharmed => ranks.filter_map(|rank| rank["longest"].as_f64()).collect(),
             Expected::Refused(_) => ranks.filter_map(|rank| rank["waited"].as_f64()).collect(),
-            Expected::Cases => Vec::new(),
+            Expected::Cases(_) => Vec::new(),
         }
     }
 
-    /// The reason why no rank got into the job.
-    pub(super) fn why(&self) -> Option<&str> {
-        self.why.first().map(String::as_str)
+    /// True if one of the reasons why no rank got into the job contains all these texts.
+    pub(crate) fn says(&self, texts: &[&str]) -> bool {
+        (self.reasons()).any(|why| texts.iter().all(|text| why.contains(text)))
+    }
+
+    /// The reasons that the launcher and the ranks gave.
+    fn reasons(&self) -> impl Iterator<Item = &str> {
+        let ranks = self.ranks.iter().filter_map(|rank| rank["why"].as_str());
+        self.why.iter().map(String::as_str).chain(ranks)
     }
 }
 
@@ -183,7 +202,12 @@ fn of_rank(rank: &Value, expected: Expected) -> Option<String> {
     let own = rank["rank"].as_u64().unwrap_or(u64::MAX);
     let lost: BTreeSet<u64> = match expected {
         Expected::Lost(lost) => lost.iter().map(|rank| u64::from(*rank)).collect(),
-        Expected::Split => (0..4).filter(|rank| rank % 2 != own % 2).collect(),
+        Expected::Split(half) => {
+            let is_first = |rank: u64| half.iter().any(|it| u64::from(*it) == rank);
+            (0..4)
+                .filter(|rank| is_first(*rank) != is_first(own))
+                .collect()
+        }
         _ => BTreeSet::new(),
     };
     if lost.contains(&own) {
@@ -206,7 +230,7 @@ fn of_rank(rank: &Value, expected: Expected) -> Option<String> {
 }
 
 /// The kinds of errors that a rank got.
-pub(super) fn errors(rank: &Value) -> Vec<String> {
+pub(crate) fn errors(rank: &Value) -> Vec<String> {
     let kinds = list(&rank["errors"]).iter();
     kinds
         .filter_map(|error| Some(error[0].as_str()?.to_owned()))
@@ -214,7 +238,7 @@ pub(super) fn errors(rank: &Value) -> Vec<String> {
 }
 
 /// The elements of a list, none if it is something else.
-pub(super) fn list(value: &Value) -> &[Value] {
+pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -292,8 +316,8 @@ mod tests {
         let all = run(&[good.as_slice(), &left].concat())
             .problems()
             .join("\n");
-        assert!(all.contains("3 pages were left pinned"), "{all}");
-        assert!(all.contains("there is left: mr 1"), "{all}");
+        assert!(all.contains("3 pinned pages were left"), "{all}");
+        assert!(all.contains("mr 1"), "{all}");
         let all = run(&good).problems().join("\n");
         assert!(all.contains("it did not end"), "{all}");
     }

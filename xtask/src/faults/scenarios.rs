@@ -2,48 +2,69 @@
 
 /// The kind of machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MachineKind {
+pub(crate) enum MachineKind {
     /// One host with a device at either end of a wire. Ranks 0 and 2 use the first device, ranks 1
     /// and 3 the second.
     Wire,
     /// Two hosts; ranks 0 and 1 are on the first.
     Hosts,
+    /// No machine: network namespaces of this host, which the script makes itself.
+    Namespaces,
+}
+
+impl MachineKind {
+    /// The resources that are counted before and after a job.
+    pub(crate) fn resources(self) -> &'static str {
+        match self {
+            MachineKind::Wire | MachineKind::Hosts => "pinned pages",
+            MachineKind::Namespaces => "processes or files of shared memory",
+        }
+    }
+
+    /// The heading of the column of what a job left.
+    pub(crate) fn heading(self) -> &'static str {
+        match self {
+            MachineKind::Wire | MachineKind::Hosts => "left pinned",
+            MachineKind::Namespaces => "left behind",
+        }
+    }
 }
 
 /// The result that is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
+pub(crate) enum Expected {
     /// No error, at no rank.
     Unharmed,
     /// Every surviving rank gets the error that these ranks are lost, and no other error.
     Lost(&'static [u32]),
-    /// Each half gets the error that the other half is lost.
-    Split,
-    /// No rank begins. The error contains this text.
-    Refused(&'static str),
-    /// Cases tried separately. Every rank says for each whether it was right.
-    Cases,
+    /// These ranks are one half, the others the other. Each half gets the error that the other half
+    /// is lost.
+    Split(&'static [u32]),
+    /// No rank begins. An error contains all these texts; the first one is shown.
+    Refused(&'static [&'static str]),
+    /// Cases tried separately. So many reports say for each whether it was right.
+    Cases(usize),
 }
 
 /// One fault to inject.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scenario {
-    pub(super) name: &'static str,
-    pub(super) machine: MachineKind,
-    pub(super) runs: u32,
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) machine: MachineKind,
+    pub(crate) runs: u32,
     /// True for the scenarios that every test run tries, once.
-    pub(super) short: bool,
+    pub(crate) short: bool,
     /// The calls that inject the fault: functions of `functions.sh`. `$run` is the number of the
     /// run.
-    pub(super) script: &'static str,
-    pub(super) expected: Expected,
+    pub(crate) script: &'static str,
+    pub(crate) expected: Expected,
 }
 
 use Expected::{Cases, Lost, Refused, Split, Unharmed};
 use MachineKind::{Hosts, Wire};
 
 /// All scenarios, in the order of the table.
-pub(super) const ALL: &[Scenario] = &[
+pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "nothing",
         machine: Wire,
@@ -99,7 +120,7 @@ pub(super) const ALL: &[Scenario] = &[
         runs: 1,
         short: false,
         script: "begin $until_enough; sleep 0.5; now; cut; end; mend",
-        expected: Split,
+        expected: Split(&[0, 2]),
     },
     Scenario {
         name: "rank killed in mid-put",
@@ -158,7 +179,7 @@ pub(super) const ALL: &[Scenario] = &[
         runs: 1,
         short: false,
         script: "limit=64; unset HYDRANT_M HYDRANT_MAXVICTIM; begin; end",
-        expected: Refused("RLIMIT_MEMLOCK"),
+        expected: Refused(&["RLIMIT_MEMLOCK"]),
     },
     Scenario {
         name: "memlock of 8 MiB",
@@ -190,7 +211,7 @@ pub(super) const ALL: &[Scenario] = &[
         runs: 1,
         short: true,
         script: "begin --targets; end",
-        expected: Cases,
+        expected: Cases(4),
     },
     Scenario {
         name: "interface of a host down for 5 s",

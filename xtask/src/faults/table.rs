@@ -9,12 +9,13 @@ use super::scenarios::Expected;
 
 /// One line.
 #[derive(Debug, PartialEq)]
-pub(super) struct ScenarioRow {
+struct ScenarioRow {
     cells: [String; COLUMNS],
 }
 
 const COLUMNS: usize = 8;
-const HEADINGS: [&str; COLUMNS] = [
+/// The headings but the last, which is about the resources that are counted.
+const HEADINGS: [&str; COLUMNS - 1] = [
     "what was broken",
     "runs",
     "what callers got",
@@ -22,13 +23,16 @@ const HEADINGS: [&str; COLUMNS] = [
     "worst",
     "operations",
     "wrong",
-    "left pinned",
 ];
 
 /// The lines of a scenario.
-pub(super) fn rows(tried: &Tried) -> Vec<ScenarioRow> {
+fn rows(tried: &Tried) -> Vec<ScenarioRow> {
+    if let Some(why) = tried.runs.iter().find_map(|run| run.skipped.as_deref()) {
+        let got = format!("not tried here: {why}");
+        return vec![row(tried, tried.scenario.name, 0, got, Vec::new())];
+    }
     match tried.scenario.expected {
-        Expected::Cases => cases(tried),
+        Expected::Cases(_) => cases(tried),
         expected => {
             let runs = || tried.runs.iter();
             let times = runs().flat_map(|run| run.times(expected)).collect();
@@ -77,9 +81,9 @@ fn row(tried: &Tried, name: &str, runs: usize, got: String, mut times: Vec<f64>)
         number(rank, "wrong") + (of_name.clone().count() - of_name.filter(right).count()) as u64
     });
     let operations = match tried.scenario.expected {
-        Expected::Cases => runs as u64,
+        Expected::Cases(_) => runs as u64,
         _ => sum(&|rank| {
-            let fields = ["puts", "gets", "requests"].iter();
+            let fields = ["puts", "gets", "requests", "operations"].iter();
             fields.map(|field| number(rank, field)).sum()
         }),
     };
@@ -107,10 +111,9 @@ fn row(tried: &Tried, name: &str, runs: usize, got: String, mut times: Vec<f64>)
 /// The errors that callers got at all ranks and runs, each kind with the ranks that got it.
 fn got(tried: &Tried) -> String {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
-    if let Expected::Refused(limit) = tried.scenario.expected {
-        let said = tried.runs.iter().filter_map(|run| run.why());
-        let named = said.filter(|why| why.contains(limit)).count();
-        return format!("no job; {named} × {limit} named");
+    if let Expected::Refused(texts) = tried.scenario.expected {
+        let named = tried.runs.iter().filter(|run| run.says(texts)).count();
+        return format!("no job; {named} × {} named", texts[0]);
     }
     let ranks = || tried.runs.iter().flat_map(|run| &run.ranks);
     for kind in ranks().flat_map(errors) {
@@ -140,9 +143,16 @@ fn seconds(time: f64) -> String {
     }
 }
 
-/// The table, aligned, as Markdown.
-pub(super) fn text(rows: &[ScenarioRow]) -> String {
-    let headings = HEADINGS.map(str::to_owned);
+/// The table of these runs, aligned, as Markdown.
+pub(crate) fn of_all(tried: &[Tried]) -> String {
+    let heading = tried.first().map_or("", |it| it.scenario.machine.heading());
+    let rows: Vec<ScenarioRow> = tried.iter().flat_map(rows).collect();
+    text(heading, &rows)
+}
+
+fn text(heading: &str, rows: &[ScenarioRow]) -> String {
+    let last = |at: usize| HEADINGS.get(at).copied().unwrap_or(heading).to_owned();
+    let headings: [String; COLUMNS] = std::array::from_fn(last);
     let lines = || std::iter::once(&headings).chain(rows.iter().map(|row| &row.cells));
     let width = |column: usize| {
         lines()
@@ -187,7 +197,7 @@ mod tests {
         let row = |name: &str| ScenarioRow {
             cells: [name, "3", "1 × `Ok`", "2.0 s", "10 s", "77", "0", "0"].map(str::to_owned),
         };
-        let table = text(&[row("short"), row("5 % of packets – twice")]);
+        let table = text("left", &[row("short"), row("5 % of packets – twice")]);
         let widths: Vec<_> = table.lines().map(|line| line.chars().count()).collect();
         assert_eq!(widths.len(), 4);
         assert!(widths.iter().all(|width| *width == widths[0]), "{table}");

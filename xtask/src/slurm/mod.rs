@@ -8,7 +8,6 @@ mod cluster;
 mod nodes;
 mod table;
 
-use std::env;
 
 use rustix::process::geteuid;
 
@@ -27,15 +26,7 @@ const LINES: usize = 30;
 
 /// Runs all cases. Returns the table.
 pub(crate) fn slurm() -> Result<Vec<String>, Error> {
-    if let Err(why) = can_run() {
-        let why = why.to_string();
-        let is_required = env::var("HYDRANT_TEST_REQUIRE").is_ok_and(|it| it == "1");
-        return Err(if is_required {
-            Error::NotInstalled(why)
-        } else {
-            Error::LeftOut(why)
-        });
-    }
+    can_run().map_err(|why| Error::not_allowed(why.to_string()))?;
     programs::build_shipped()?;
     let programs = programs::shipped("");
     let mut cluster = Cluster::start(&programs)?;

@@ -112,7 +112,8 @@ fn inter(
                 InterNodeKind::Auto | InterNodeKind::Ofi => NEITHER,
             };
             let placement = hydrant_launch::placement(bootstrap, hosts);
-            let cause = format!("{placement}: {needed} ({cause})");
+            // Launchers cut long reasons, so what happened comes first.
+            let cause = format!("{cause} ({placement}: {needed})");
             Error::Conduit(conduit::Error::Unreachable(cause))
         }
         other => other,
