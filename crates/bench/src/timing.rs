@@ -47,6 +47,14 @@ impl Timing {
         Timing::new(self.samples.into_iter().map(change).collect(), self.sampled)
     }
 
+    /// The times of one operation, from those of `count` that were in flight together.
+    pub(crate) fn each_of(mut self, count: usize) -> Self {
+        if count > 1 {
+            self.sampled = Sampled::Batch;
+        }
+        self.map(|nanos| nanos / count as f64)
+    }
+
     /// The spread of the samples; none without samples.
     pub(crate) fn spread(&self) -> Option<Spread> {
         Some(Spread {
@@ -115,6 +123,16 @@ mod tests {
             (7.0, 7.0, 7.0, 7.0, 1)
         );
         assert_eq!(Timing::new(Vec::new(), Sampled::Batch).spread(), None);
+    }
+
+    #[test]
+    fn operations_in_flight_together_are_a_batch() {
+        let of = |count| {
+            let timing = Timing::new(vec![8.0], Sampled::Operation).each_of(count);
+            timing.spread().map(|spread| (spread.min, spread.sampled))
+        };
+        assert_eq!(of(1), Some((8.0, Sampled::Operation)));
+        assert_eq!(of(4), Some((2.0, Sampled::Batch)));
     }
 
     #[test]

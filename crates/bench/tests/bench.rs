@@ -306,7 +306,6 @@ fn rows_between_hosts_name_them_and_have_percentiles() {
         ("atomics", 2, "fetch_add, by a message"),
         // Ranks of both hosts take part, and no memory is shared with those of the other.
         ("barrier", 4, "barrier, 4 ranks"),
-        ("collectives", 4, "all_reduce"),
     ] {
         let number = ranks.to_string();
         let output = bench_on_hosts(&[

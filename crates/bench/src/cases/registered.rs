@@ -86,7 +86,7 @@ impl Registered<'_> {
         let each = |nanos: f64| nanos / at_once as f64;
         let Some(network) = &self.e.network else {
             let timings = self.e.solo_timings(&what, [ours])?;
-            return Ok(timings.map(|[ours]| (ours.map(each), None)));
+            return Ok(timings.map(|[ours]| (ours.each_of(at_once), None)));
         };
         let operate = |bare: &mut BareNetwork| match at_once {
             1 => bare.once(access, bytes),
@@ -98,7 +98,7 @@ impl Registered<'_> {
                 .timed(count, |_| Ok(operate(bare).map_err(BenchError::Network)?))
         };
         let timings = self.e.solo_timings(&what, [&mut bare, ours])?;
-        Ok(timings.map(|[bare, ours]| (ours.map(each), Some(each(bare.median())))))
+        Ok(timings.map(|[bare, ours]| (ours.each_of(at_once), Some(each(bare.median())))))
     }
 
     /// Operations of eight bytes, from the call to the completion.
