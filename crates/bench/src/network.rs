@@ -15,14 +15,14 @@ pub(crate) const PARTNER: Rank = Rank(1);
 pub(crate) const LARGEST: usize = 16 << 20;
 
 /// The words of the longest address of an end.
-const ADDRESS_WORDS: usize = hydrant_ofi::Bare::ADDRESS_WORDS;
+const ADDRESS_WORDS: usize = hydrant_ofi::BareEndpoint::ADDRESS_WORDS;
 
 /// An end of the bare network.
 pub(crate) enum BareNetwork {
     /// A queue pair.
     Verbs(Box<hydrant_verbs::Bare>),
     /// An endpoint of libfabric.
-    Ofi(hydrant_ofi::Bare),
+    Ofi(hydrant_ofi::BareEndpoint),
 }
 
 /// Connects rank 0 and its partner beside the job, if the job uses such a network. Collective.
@@ -80,7 +80,9 @@ impl BareNetwork {
             interface: settings.ofi_interface.clone(),
             ..OfiOptions::default()
         };
-        Ok(Self::Ofi(hydrant_ofi::Bare::open(&options, LARGEST)?))
+        Ok(Self::Ofi(hydrant_ofi::BareEndpoint::open(
+            &options, LARGEST,
+        )?))
     }
 
     fn address(&self) -> io::Result<[u64; ADDRESS_WORDS]> {

@@ -3,7 +3,7 @@
 //!
 //! It works as libfabric's own benchmarks do: one thread posts and reads the completion queue, and every wait spins. A
 //! provider over TCP moves data only while a thread of the target reads its queue, so the end that
-//! [serves](Bare::connect) has a thread for that.
+//! [serves](BareEndpoint::connect) has a thread for that.
 
 #![allow(unsafe_code)] // posts work on memory of its own
 
@@ -44,8 +44,8 @@ const DEPTH: usize = 64;
 const RECEIVES: usize = 4;
 /// Bytes of the longest message.
 const MESSAGE: usize = 4096;
-/// Bytes of an endpoint's name in an [`address`](Bare::address).
-const NAME: usize = 8 * (Bare::ADDRESS_WORDS - 4);
+/// Bytes of an endpoint's name in an [`address`](BareEndpoint::address).
+const NAME: usize = 8 * (BareEndpoint::ADDRESS_WORDS - 4);
 /// The time that the serving thread reads the queue after its last entry, before it sleeps.
 const AWAKE: Duration = Duration::from_millis(1);
 /// The longest sleep of the serving thread.
@@ -61,7 +61,7 @@ pub enum BareAccess {
 }
 
 /// One end of the bare network.
-pub struct Bare {
+pub struct BareEndpoint {
     ends: Arc<BareEnd>,
     peer: Option<RemoteBuffer>,
     /// Messages that were taken by [`ping`](Self::ping) and [`pong`](Self::pong).
@@ -137,7 +137,7 @@ impl BareMemory {
     }
 }
 
-impl Bare {
+impl BareEndpoint {
     /// The number of words of an [`address`](Self::address).
     pub const ADDRESS_WORDS: usize = 36;
 
@@ -345,7 +345,7 @@ impl Bare {
     }
 }
 
-impl Drop for Bare {
+impl Drop for BareEndpoint {
     fn drop(&mut self) {
         self.ends.is_over.store(true, Release);
         if let Some(server) = self.server.take() {
@@ -493,13 +493,13 @@ mod tests {
     use crate::endpoints;
 
     /// Opens two ends and connects them: the second one serves. `None` without libfabric.
-    fn pair(bytes: usize) -> Option<[Bare; 2]> {
+    fn pair(bytes: usize) -> Option<[BareEndpoint; 2]> {
         let options = OfiOptions::default();
         if let Err(why) = endpoints(&options) {
             println!("left out: {why}");
             return None;
         }
-        let mut ends = [(); 2].map(|()| Bare::open(&options, bytes).expect("an endpoint"));
+        let mut ends = [(); 2].map(|()| BareEndpoint::open(&options, bytes).expect("an endpoint"));
         let [here, there] = ends.each_ref().map(|end| end.address().expect("a name"));
         ends[1].connect(here, true).expect("a peer");
         ends[0].connect(there, false).expect("a peer that serves");
@@ -511,7 +511,7 @@ mod tests {
         let Some([mut here, there]) = pair(1 << 20) else {
             return;
         };
-        let word = |end: &Bare, at: usize, value: Option<u64>| {
+        let word = |end: &BareEndpoint, at: usize, value: Option<u64>| {
             let word = &end.ends.memory.words[at / 8];
             // SAFETY: no operation on this word is in flight, and only this thread uses it.
             let word = unsafe { &mut *word.get() };
@@ -553,7 +553,7 @@ mod tests {
         if endpoints(&OfiOptions::default()).is_err() {
             return;
         }
-        let mut alone = Bare::open(&OfiOptions::default(), 8).expect("an endpoint");
+        let mut alone = BareEndpoint::open(&OfiOptions::default(), 8).expect("an endpoint");
         let outcome = alone.once(BareAccess::Read, 8);
         assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::NotConnected);
     }

@@ -32,6 +32,10 @@ use crate::{
 
 /// How long a rank that leaves in good order waits for the delivery of its messages.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The sleeps in a row without news after which the descriptor is not believed for a moment: while a provider connects,
+/// and at other times.
+const FEW_EMPTY: u32 = 16;
+const MANY_EMPTY: u32 = 4096;
 /// How long a thread sleeps at a time while another thread polls.
 const MOMENT: Duration = Duration::from_micros(100);
 /// How many polls find another thread polling before one waits for that thread.
@@ -47,7 +51,7 @@ pub struct Ofi {
     inbox: Mutex<OfiInbox>,
     /// Counts polls that found another thread polling.
     futile: AtomicU32,
-    /// Counts sleeps in a row that the descriptor of the completion queue ended for nothing.
+    /// Counts sleeps in a row that the descriptor of the completion queue ended without news.
     empty: AtomicU32,
     /// The control thread, joined on drop.
     control: Option<JoinHandle<()>>,
@@ -395,10 +399,18 @@ impl Sleep for Ofi {
             return;
         }
         let fabric = &self.shared.fabric;
-        // While a provider connects, its descriptor is ready all the time.
-        if !fabric.may_sleep() || self.empty.load(Relaxed) > 16 {
+        let empty = self.empty.load(Relaxed);
+        // While a provider connects, its descriptor is ready all the time. It is also ready for each part of a long
+        // access.
+        let is_idle = empty > MANY_EMPTY || empty > FEW_EMPTY && self.shared.peers.any_down();
+        if is_idle {
             self.empty.store(0, Relaxed);
             waiter.sleep(None, Some(timeout.unwrap_or(MOMENT).min(MOMENT / 2)));
+            return;
+        }
+        if !fabric.may_sleep() {
+            // The provider has something to do, which the next poll does.
+            self.empty.store(empty + 1, Relaxed);
             return;
         }
         let woken = waiter.sleep(Some(fabric.wait_descriptor()), timeout);

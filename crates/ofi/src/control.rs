@@ -24,6 +24,11 @@ use crate::{
 
 /// The longest sleep of the thread while others look after arrivals.
 const TICK: Duration = Duration::from_millis(50);
+/// The steps in a row that may go without sleep, because the provider has something to do. A provider that connects
+/// says so all the time.
+const RESTLESS: u32 = 4096;
+/// The sleep of the thread while the provider would not let it sleep.
+const NAP: Duration = Duration::from_micros(200);
 /// The part of the patience with a silent peer after which it is spoken to.
 const BEATS: u32 = 8;
 /// The longest time between two messages to an idle peer.
@@ -51,6 +56,7 @@ pub(crate) fn start(shared: Arc<OfiShared>) -> Result<JoinHandle<()>, Error> {
                 down: FxHashSet::default(),
                 last_check: now,
                 next_probe: now + PROBE,
+                restless: 0,
                 attention: 0,
                 farewell: FAREWELL,
                 stop_at: None,
@@ -69,6 +75,8 @@ struct LinkControl {
     /// When peers were last checked.
     last_check: Instant,
     next_probe: Instant,
+    /// Steps in a row after which the provider let this thread not sleep.
+    restless: u32,
     /// The number of polls and sleeps at the last look.
     attention: u64,
     /// How long to wait for acknowledgements at the end.
@@ -116,8 +124,13 @@ impl LinkControl {
                     shared.fabric.as_fd(),
                     PollFlags::IN,
                 ));
+                self.restless = 0;
+            } else if self.restless < RESTLESS && !shared.peers.any_down() {
+                // The provider has something to do, which the next step does.
+                self.restless += 1;
+                return;
             } else {
-                timeout = timeout.min(Duration::from_micros(200));
+                timeout = timeout.min(NAP);
             }
         }
         let timeout = Timespec::try_from(timeout).ok();

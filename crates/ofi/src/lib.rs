@@ -62,7 +62,7 @@ mod table;
 mod traffic;
 
 pub use attach::attach;
-pub use bare::{Bare, BareAccess};
+pub use bare::{BareAccess, BareEndpoint};
 pub use choice::{OfferedEndpoint, endpoints};
 pub use conduit::Ofi;
 pub use library::{SYSTEM_LIBRARY, version};

@@ -130,6 +130,15 @@ impl OfiPeers {
             .filter_map(|peer| peer.get().map(Box::as_ref))
     }
 
+    /// Returns true if a link is being made. A link that another thread uses now is not.
+    pub(crate) fn any_down(&self) -> bool {
+        let is_down = |peer: &Peer| {
+            let link = peer.link.try_lock();
+            link.is_some_and(|link| link.phase == Phase::Down)
+        };
+        self.all_known().any(is_down)
+    }
+
     /// Lists a link for the next flush.
     pub(crate) fn list(&self, rank: Rank, link: &mut Link) {
         if !link.is_listed {
