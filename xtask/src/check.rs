@@ -6,7 +6,9 @@ use crate::dose::Dose;
 use crate::error::Error;
 use crate::report::{CheckRow, timed};
 use crate::tool::{Tool, lacking, missing};
-use crate::{builds, cargo, deny, fuzz, instructions, models, prose, rooms, runners, soak, verbs};
+use crate::{
+    builds, cargo, deny, fuzz, instructions, models, prose, rooms, runners, slurm, soak, verbs,
+};
 
 /// A check that CI runs. `list` and `--help` print the doc comments of the variants.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -57,6 +59,8 @@ pub(crate) enum Check {
     Fuzz(fuzz::Arguments),
     /// Ranks started by the real mpiexec.hydra and mpirun
     Launchers,
+    /// Jobs on a real Slurm, with nodes in network namespaces (docs/clusters.md)
+    Slurm,
     /// All that the API can do, at random and checked, on every conduit (docs/faults.md)
     Soak(soak::Arguments),
     /// A rank is killed in mid-flight, again and again, and nothing is left behind
@@ -90,6 +94,7 @@ impl Check {
             Check::Sanitizers,
             Check::Fuzz(fuzz::Arguments::of(dose)),
             Check::Launchers,
+            Check::Slurm,
             Check::Soak(soak::Arguments::of(dose)),
             Check::KillLoop {
                 times: dose.kills(),
@@ -101,11 +106,11 @@ impl Check {
         all
     }
 
-    /// True if the check compiles everything once more, so that only the long dose has it.
+    /// True if only the long dose has the check: it compiles everything once more, or takes minutes.
     fn is_long(&self) -> bool {
         matches!(
             self,
-            Check::Features | Check::Msrv | Check::Aarch64 | Check::Sanitizers
+            Check::Features | Check::Msrv | Check::Aarch64 | Check::Sanitizers | Check::Slurm
         )
     }
 
@@ -131,6 +136,7 @@ impl Check {
             Check::Sanitizers => "sanitizers",
             Check::Fuzz(_) => "fuzz",
             Check::Launchers => "launchers",
+            Check::Slurm => "slurm",
             Check::Soak(_) => "soak",
             Check::KillLoop { .. } => "kill-loop",
         }
@@ -158,6 +164,7 @@ impl Check {
                 Tool::LibfabricHeaders,
             ],
             Check::KillLoop { .. } => &[Tool::Cc, Tool::Nextest],
+            Check::Slurm => &[Tool::Cc, Tool::Ip, Tool::Libfabric, Tool::OpenMpi],
             Check::Verbs { .. } => verbs::TOOLS,
             Check::Instructions => &[Tool::Cc, Tool::Valgrind, Tool::GungraunRunner],
             Check::Miri => &[Tool::Miri],
@@ -212,6 +219,7 @@ impl Check {
             Check::Sanitizers => builds::sanitizers(),
             Check::Fuzz(arguments) => fuzz::fuzz(arguments),
             Check::Launchers => runners::launchers(),
+            Check::Slurm => slurm::slurm(),
             // The virtual machine is the business of `verbs`.
             Check::Soak(arguments) => soak::check(arguments),
             Check::KillLoop { times } => runners::kill_loop(*times),

@@ -72,6 +72,15 @@ pub(crate) enum Error {
         /// The table, and the faults, with the commands that repeat them.
         problems: Vec<String>,
     },
+    /// Jobs on Slurm did not end as expected.
+    #[error("jobs on Slurm did not end as expected:{}", lines(.problems))]
+    Slurm {
+        /// The table, and the output of the cases that failed.
+        problems: Vec<String>,
+    },
+    /// The machine does not allow the check, which may then be left out.
+    #[error("left out: {0}")]
+    LeftOut(String),
     /// The command succeeded, but had nothing to do.
     #[error("`{command}` found no test to run")]
     NothingRan {
@@ -112,8 +121,10 @@ impl Error {
             | Error::Rooms { .. }
             | Error::Prose { .. }
             | Error::Faults { .. }
-            | Error::Soak { .. } => false,
-            Error::NotRun { .. }
+            | Error::Soak { .. }
+            | Error::Slurm { .. } => false,
+            Error::LeftOut(_)
+            | Error::NotRun { .. }
             | Error::NothingRan { .. }
             | Error::Missing { .. }
             | Error::NotRead { .. }

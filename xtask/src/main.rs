@@ -25,6 +25,7 @@ mod report;
 mod rooms;
 mod runners;
 mod setup;
+mod slurm;
 mod soak;
 mod test;
 mod tool;

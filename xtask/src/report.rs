@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
     Failed,
     /// The check lacked a tool, or found nothing to run.
     CouldNotRun,
-    /// The check is optional and the machine lacks its tools.
+    /// The check is optional, and the machine lacks its tools or does not allow it.
     LeftOut,
 }
 
@@ -78,7 +78,9 @@ pub(crate) fn timed(
         Ok(notes) => (Verdict::Passed, notes),
         Err(error) => {
             eprintln!("{name}: {error}");
-            let verdict = if error.could_not_run() {
+            let verdict = if matches!(error, Error::LeftOut(_)) {
+                Verdict::LeftOut
+            } else if error.could_not_run() {
                 Verdict::CouldNotRun
             } else {
                 Verdict::Failed

@@ -50,7 +50,8 @@ fn install_missing() -> Result<Vec<String>, Error> {
     )))
 }
 
-fn apt_install(packages: &[&str]) -> Result<(), Error> {
+/// Installs Debian packages, where root and apt are at hand.
+pub(crate) fn apt_install(packages: &[&str]) -> Result<(), Error> {
     let typed = format!("apt-get install {}", packages.join(" "));
     let prefix = apt_prefix(&typed)?;
     // Old package lists may be good enough, so the install decides.
