@@ -8,6 +8,7 @@ mod cluster;
 mod nodes;
 mod table;
 
+
 use rustix::process::geteuid;
 
 use crate::error::Error;
