@@ -8,7 +8,6 @@ mod cluster;
 mod nodes;
 mod table;
 
-
 use rustix::process::geteuid;
 
 use crate::error::Error;

@@ -2,6 +2,8 @@
 
 use clap::ValueEnum;
 
+use crate::tool::Tool;
+
 /// A conduit, or two of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SoakedConduit {
@@ -14,6 +16,8 @@ pub(crate) enum SoakedConduit {
     Mixed,
     /// A network in virtual time.
     Sim,
+    /// TCP by libfabric, on one host.
+    Ofi,
     /// Soft-RoCE, in a virtual machine.
     Verbs,
 }
@@ -43,11 +47,12 @@ impl SoakedConduit {
         Self::value_variants().to_vec()
     }
 
-    /// The conduits that any machine can try.
+    /// The conduits that this machine can try.
     pub(super) fn without_machine() -> Vec<Self> {
+        let has_libfabric = Tool::Libfabric.is_here();
         Self::all()
             .into_iter()
-            .filter(|kind| *kind != Self::Verbs)
+            .filter(|kind| *kind != Self::Verbs && (*kind != Self::Ofi || has_libfabric))
             .collect()
     }
 
@@ -57,6 +62,7 @@ impl SoakedConduit {
             Self::Pinned => "smp+pin",
             Self::Mixed => "mixed",
             Self::Sim => "sim",
+            Self::Ofi => "ofi",
             Self::Verbs => "verbs",
         }
     }
@@ -76,7 +82,9 @@ impl SoakedConduit {
                     ("HYDRANT_SMP_FOREIGN", foreign.to_owned()),
                 ]
             }
-            Self::Pinned | Self::Verbs => vec![("HYDRANT_CONDUIT", self.name().to_owned())],
+            Self::Pinned | Self::Ofi | Self::Verbs => {
+                vec![("HYDRANT_CONDUIT", self.name().to_owned())]
+            }
             Self::Mixed => vec![
                 ("HYDRANT_CONDUIT", "auto".to_owned()),
                 ("HYDRANT_PRETEND_HOSTS", "2".to_owned()),

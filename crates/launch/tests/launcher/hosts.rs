@@ -522,3 +522,16 @@ pub(crate) fn idle() {
         Some(143)
     );
 }
+
+/// An agent wakes for the end of a rank, even if it ends while the agent passes on its output. Its launcher would wake it
+/// after a quarter of an hour, and the test fails before.
+pub(crate) fn ends_wake() {
+    let shell = Shell::new();
+    for turn in 0..40 {
+        // A child keeps the rank's streams open, so that only its end tells of it.
+        let bytes = 1500 * (turn + 1);
+        let script = format!("sleep 600 & exec head -c {bytes} /dev/zero");
+        let output = run(&mut shell.script("a,b", 2, &["--silence", "4000"], &script));
+        assert!(output.status.success(), "turn {turn}: {}", err(&output));
+    }
+}

@@ -134,6 +134,7 @@ fn main() -> ExitCode {
             hosts::killed_agent,
         ),
         test("a_host_that_is_silent_is_lost", hosts::silent),
+        test("the_end_of_a_rank_wakes_its_agent", hosts::ends_wake),
         test("signals_reach_hosts", hosts::signals),
         test("nothing_is_left_behind_on_hosts", hosts::nothing_left),
         test(

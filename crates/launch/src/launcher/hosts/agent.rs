@@ -220,13 +220,16 @@ impl HostAgent {
         }
         let end = loop {
             self.wait();
+            // Signals are read before children are reaped. A child that ends after that leaves a
+            // signal, which wakes the next wait.
+            let fatal = self.fatal_signal();
             if let Some(end) = self.obey() {
                 break end;
             }
             self.report();
             self.print();
             self.feed();
-            if let Some(end) = self.reason_to_end() {
+            if let Some(end) = self.reason_to_end(fatal) {
                 break end;
             }
         };
@@ -418,12 +421,17 @@ impl HostAgent {
         }
     }
 
-    /// Returns the end if a signal asks this process to end, or the launcher was silent for too
-    /// long.
-    fn reason_to_end(&self) -> Option<AgentEnd> {
+    /// Reads all signals, and returns the last one that asks this process to end.
+    fn fatal_signal(&self) -> Option<Signal> {
         let fatal = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
         let signals = std::iter::from_fn(|| self.signals.next());
-        if let Some(signal) = signals.filter(|it| fatal.contains(it)).last() {
+        signals.filter(|it| fatal.contains(it)).last()
+    }
+
+    /// Returns the end if a signal asks this process to end, or the launcher was silent for too
+    /// long.
+    fn reason_to_end(&self, fatal: Option<Signal>) -> Option<AgentEnd> {
+        if let Some(signal) = fatal {
             let name = signal_name(signal.as_raw()).unwrap_or("unnamed");
             let why = format!("a signal ended it ({name})");
             return Some(AgentEnd::Abandoned(Some(why)));
