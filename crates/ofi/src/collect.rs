@@ -123,9 +123,7 @@ impl Collector {
             link.unknown.push(index);
             shared.break_link(peer, link);
         }
-        if link.resumption.is_some() {
-            shared.resume(peer, link);
-        }
+        shared.go_on(peer, link);
         if !link.queue.is_empty() && link.phase == Phase::Up {
             shared.post_accesses(peer, link);
         }
@@ -166,7 +164,7 @@ fn accept(shared: &OfiShared, message: &StreamMessage<'_>) -> bool {
             };
             let token = peer.token.load(Acquire);
             // A stranger's message, or one of an earlier session, which the peer sends again.
-            if (token != header.token || token == 0) && !shared.confirm(peer, header.token) {
+            if (token != header.token || token == 0) && !shared.confirm(peer, message) {
                 return false;
             }
             if shared.peers.standings.of(peer.rank) == Standing::Lost && !is_farewell(message) {
@@ -260,7 +258,5 @@ fn end_send(shared: &OfiShared, index: u32, error: i32) {
     if error != 0 {
         shared.break_link(peer, link);
     }
-    if link.resumption.is_some() {
-        shared.resume(peer, link);
-    }
+    shared.go_on(peer, link);
 }

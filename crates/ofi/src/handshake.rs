@@ -1,4 +1,8 @@
 //! The begin, the break and the resumption of sessions.
+//!
+//! Each rank tells the other how many of its messages and writes have arrived. These counts are right only if the other
+//! posts nothing meanwhile. So the rank that asks has no operation in flight, the rank that is asked ends its own before
+//! it answers, and the confirmation has the counts of the rank that asked once more, as they are then.
 
 use std::{
     sync::atomic::Ordering::{Acquire, Release},
@@ -11,7 +15,7 @@ use hydrant_conduit::{Error, Rank, Standing};
 use crate::{
     commands::LinkCommand,
     fabric::PostResult,
-    message::{ControlKind, StreamRole},
+    message::{ControlKind, StreamMessage, StreamRole},
     peers::{Link, Peer, PendingSession, Phase, Resumption},
     session::{self, Greeting, HELLO, REFUSAL, VERSION, WELCOME},
     shared::OfiShared,
@@ -94,7 +98,14 @@ impl OfiShared {
             return;
         }
         // If both ask at once, the lower rank's hello counts.
-        if link.asked.is_some() && hello.from > self.rank.0 {
+        if link.asked.is_some() && hello.from > self.rank.0 || link.last_asked == hello.asked {
+            return;
+        }
+        self.break_link(peer, link);
+        if link.phase == Phase::Ended {
+            // It has left, and all that it sent has arrived.
+            drop(guard);
+            self.refuse_session(peer, hello.asked);
             return;
         }
         link.asked = None;
@@ -112,10 +123,18 @@ impl OfiShared {
             self.bring_up(peer, link);
         }
         link.next_hello = Instant::now() + 4 * HELLO_AGAIN;
+        self.answer(peer, link);
+    }
+
+    /// Answers the hello of a peer, once all operations of the last session have ended.
+    pub(crate) fn answer(&self, peer: &Peer, link: &Link) {
+        let Some(pending) = link.pending.filter(|_| link.in_flight == 0) else {
+            return;
+        };
         let welcome = Greeting {
             step: WELCOME,
-            asked: hello.asked,
-            answered,
+            asked: pending.hello.asked,
+            answered: pending.answered,
             ..self.greeting(peer)
         };
         let welcome = self.sessions.sign(welcome);
@@ -147,10 +166,16 @@ impl OfiShared {
         if link.phase != Phase::Down || link.asked != Some(welcome.asked) {
             return;
         }
-        self.adopt(peer, link, &welcome, welcome.answered);
-        // The first message with the token confirms the session.
-        if link.phase == Phase::Up && link.in_flight == 0 {
-            let _ = self.send_counts(peer, link);
+        // The confirmation is the first message with the new token. Without it the peer answers the next hello again.
+        let token = (self.sessions).token(self.rank, peer.rank, welcome.asked, welcome.answered);
+        let writes = peer.counts.writes().to_ne_bytes();
+        let confirmed = self.send_unnumbered(peer, StreamRole::Counts, token, &writes);
+        if confirmed == PostResult::Taken {
+            let there = Resumption {
+                received: welcome.received,
+                writes: welcome.writes,
+            };
+            self.adopt(peer, link, [welcome.asked, welcome.answered], there);
         }
     }
 
@@ -170,35 +195,57 @@ impl OfiShared {
         }
     }
 
-    /// Checks whether a message with this token confirms a pending session, and begins the session then.
+    /// Checks whether a message confirms a pending session, and begins the session then.
     #[cold]
-    pub(crate) fn confirm(&self, peer: &Peer, token: u64) -> bool {
+    pub(crate) fn confirm(&self, peer: &Peer, message: &StreamMessage<'_>) -> bool {
+        let (true, Ok(writes)) = (
+            message.role == StreamRole::Counts,
+            message.payload.try_into(),
+        ) else {
+            return false;
+        };
         let mut guard = peer.link.lock();
         let link = &mut *guard;
         match link.pending {
-            Some(pending) if pending.token == token && link.phase != Phase::Ended => {
-                self.adopt(peer, link, &pending.hello, pending.answered);
+            Some(pending)
+                if pending.token == message.header.token && link.phase != Phase::Ended =>
+            {
+                let there = Resumption {
+                    received: message.header.received,
+                    writes: u64::from_ne_bytes(writes),
+                };
+                self.adopt(peer, link, [pending.hello.asked, pending.answered], there);
                 true
             }
             _ => false,
         }
     }
 
-    /// Begins a session.
-    fn adopt(&self, peer: &Peer, link: &mut Link, theirs: &Greeting, answered: u64) {
-        let asked = theirs.asked;
+    /// Begins the session of these two fresh numbers.
+    fn adopt(&self, peer: &Peer, link: &mut Link, [asked, answered]: [u64; 2], there: Resumption) {
         link.asked = None;
+        link.last_asked = asked;
         link.pending = None;
         link.token = (self.sessions).token(self.rank, peer.rank, asked, answered);
         let theirs_to_us = (self.sessions).token(peer.rank, self.rank, asked, answered);
         peer.token.store(theirs_to_us, Release);
         peer.note_heard(self.now_ms());
         link.phase = Phase::Down;
-        link.resumption = Some(Resumption {
-            received: theirs.received,
-            writes: theirs.writes,
-        });
+        link.resumption = Some(there);
         self.resume(peer, link);
+    }
+
+    /// Goes on with the handshake, which waits for the end of the operations in flight.
+    #[inline]
+    pub(crate) fn go_on(&self, peer: &Peer, link: &mut Link) {
+        if link.in_flight > 0 || link.phase == Phase::Up {
+            return;
+        }
+        if link.resumption.is_some() {
+            self.resume(peer, link);
+        } else if link.phase == Phase::Down {
+            self.answer(peer, link);
+        }
     }
 
     /// Continues after the begin of a session, once all operations of the last have ended.

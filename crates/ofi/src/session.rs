@@ -15,7 +15,7 @@ use hydrant_conduit::Rank;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// The version of the protocol between ranks.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// The fields of a hello or a welcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]

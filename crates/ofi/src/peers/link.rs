@@ -52,6 +52,8 @@ pub(crate) struct Link {
     pub(crate) token: u64,
     /// The fresh number of this rank's last hello, while it is unanswered.
     pub(crate) asked: Option<u64>,
+    /// The fresh number of the hello by which the last session began. A copy of that hello may come late.
+    pub(crate) last_asked: u64,
     /// A session that the peer asked for.
     pub(crate) pending: Option<PendingSession>,
     /// The state at the peer, while operations of the last session are still with the provider.
@@ -96,6 +98,7 @@ impl Link {
             phase: Phase::Unused,
             token: 0,
             asked: None,
+            last_asked: 0,
             pending: None,
             resumption: None,
             down_since: now,
