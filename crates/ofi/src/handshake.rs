@@ -22,8 +22,12 @@ use crate::{
     slots::{AccessDirection, receive_buffers},
 };
 
-/// The time between two hellos without an answer.
-const HELLO_AGAIN: Duration = Duration::from_millis(500);
+/// The time between the first two hellos without an answer. It doubles up to the second value. The first hello is often
+/// lost with the old connection.
+const HELLO_AGAIN: Duration = Duration::from_millis(20);
+const HELLO_SLOWLY: Duration = Duration::from_millis(500);
+/// How long a rank that answered waits for the confirmation, before it asks itself.
+const CONFIRMATION: Duration = Duration::from_secs(2);
 /// The time until a hello that the provider did not take is tried again.
 const HELLO_BUSY: Duration = Duration::from_millis(5);
 /// Most keys that a cautious link remembers.
@@ -61,7 +65,11 @@ impl OfiShared {
         let posted = self.send_unnumbered(peer, StreamRole::Hello, 0, bytemuck::bytes_of(&hello));
         link.next_hello = now
             + match posted {
-                PostResult::Taken => HELLO_AGAIN,
+                PostResult::Taken => {
+                    let pause = link.hello_pause.max(HELLO_AGAIN);
+                    link.hello_pause = HELLO_SLOWLY.min(2 * pause);
+                    pause
+                }
                 _ => HELLO_BUSY,
             };
         Some(link.next_hello)
@@ -122,7 +130,7 @@ impl OfiShared {
         if link.phase == Phase::Unused {
             self.bring_up(peer, link);
         }
-        link.next_hello = Instant::now() + 4 * HELLO_AGAIN;
+        link.next_hello = Instant::now() + CONFIRMATION;
         self.answer(peer, link);
     }
 
@@ -224,6 +232,7 @@ impl OfiShared {
     /// Begins the session of these two fresh numbers.
     fn adopt(&self, peer: &Peer, link: &mut Link, [asked, answered]: [u64; 2], there: Resumption) {
         link.asked = None;
+        link.hello_pause = Duration::ZERO;
         link.last_asked = asked;
         link.pending = None;
         link.token = (self.sessions).token(self.rank, peer.rank, asked, answered);

@@ -6,7 +6,10 @@
 //! not arrive are sent again, writes that landed are done. Of any other access the peer is asked whether its key is
 //! still in force, because a refused access breaks the connection, too.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use rustc_hash::FxHashSet;
 
@@ -62,6 +65,8 @@ pub(crate) struct Link {
     pub(crate) down_since: Instant,
     /// When to send the next hello.
     pub(crate) next_hello: Instant,
+    /// The time from that hello to the one after it. Zero before the first.
+    pub(crate) hello_pause: Duration,
     /// The number of the last message of the stream.
     pub(crate) sent: u32,
     /// How many messages of the layer above are among them.
@@ -103,6 +108,7 @@ impl Link {
             resumption: None,
             down_since: now,
             next_hello: now,
+            hello_pause: Duration::ZERO,
             sent: 0,
             sent_above: 0,
             posted: 0,
