@@ -156,11 +156,11 @@ fn reference(bench: &str) -> &'static str {
 fn network_reference(bench: &str) -> &'static str {
     match bench {
         "rma" => {
-            "  reference: the same by a bare queue pair, posted and polled, nothing else in between; of a miss, a bare\n  \
+            "  reference: the same by a bare queue pair or endpoint, posted and polled, nothing else in between; of a miss, a bare\n  \
              round trip of eight bytes\n"
         }
         "am" | "atomics" | "barrier" => {
-            "  reference: a bare round trip of as many bytes: send/receive on a queue pair, or, where\n  \
+            "  reference: a bare round trip of as many bytes: send/receive on a queue pair or endpoint, or, where\n  \
              messages go through memory, a two-word ping-pong of cache lines\n"
         }
         "armci" => {

@@ -14,7 +14,7 @@ use crate::{
     arrivals::{Collector, MessageBytes, WaitingMessage},
     commands::LinkCommand,
     context::{OperationName, PostedKind},
-    fabric::Arrival,
+    fabric::{Arrival, BATCH},
     message::{self, ControlKind, ReportedCounts, StreamMessage, StreamRole},
     peers::Phase,
     shared::OfiShared,
@@ -47,14 +47,18 @@ fn copy_out(shared: &OfiShared, slot: ArrivalSlot, len: usize) -> MessageBytes {
 impl Collector {
     /// Reads the completion queue. With `copies`, messages do not stay in their buffers. Returns the number of entries.
     pub(crate) fn collect(&mut self, shared: &OfiShared, copies: bool) -> usize {
-        let mut count = 0;
-        while count < MOST {
+        let (mut count, mut is_empty) = (0, false);
+        while count < MOST && !is_empty {
             let arrivals = &mut self.arrivals;
             let read =
                 (shared.fabric).read_queue(&mut self.batch, |arrival| arrivals.push(arrival));
             match read {
                 Ok(0) => break,
-                Ok(taken) => count += taken,
+                Ok(taken) => {
+                    count += taken;
+                    // Another call would cost a round of system calls, for what the next poll finds.
+                    is_empty = taken < BATCH;
+                }
                 Err(cause) => {
                     let cause = shared.fabric.error_text(cause.0);
                     tracing::error!(%cause, "the completion queue of libfabric cannot be read");

@@ -23,7 +23,7 @@ use hydrant_conduit::Error;
 use crate::{ffi, library::Libfabric};
 use calls::{EndpointCalls, Object};
 
-pub(crate) use completion::{Arrival, QueueBatch};
+pub(crate) use completion::{Arrival, BATCH, QueueBatch};
 pub(crate) use info::{AddressFamily, Offer, offers};
 pub(crate) use region::{FabricRegion, RegionRequest};
 
