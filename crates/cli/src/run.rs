@@ -48,7 +48,8 @@ pub(crate) struct Arguments {
     ranks: u32,
 
     /// The network that joins the ranks: auto, smp, smp+pin (memory is reached as by a NIC: only
-    /// where registered), verbs (RDMA NICs), or sim:PROFILE for one in virtual time
+    /// where registered), verbs (RDMA NICs), ofi (TCP and fabrics, by libfabric), or sim:PROFILE for one
+    /// in virtual time
     #[arg(long, value_name = "NAME")]
     conduit: Option<ConduitKind>,
 

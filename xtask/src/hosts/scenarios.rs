@@ -164,13 +164,13 @@ pub(super) const ALL: &[Scenario] = &[
         Unharmed,
     ),
     long(
-        "such a bridge on one host",
+        "a bridge of one host alone",
         1,
         "docker=b; hosts a b; begin a,b --seconds 2; end",
         Unharmed,
     ),
     short(
-        "such a bridge, named",
+        "that bridge, named by a setting",
         1,
         "docker=ab; hosts a b; export HYDRANT_OFI_INTERFACE=docker0; begin a,b --seconds 1; end",
         Refused(&["docker0"]),

@@ -228,7 +228,7 @@ macro_rules! each_setting {
 
     "HYDRANT_OFI_INTERFACE" ofi_interface: String = String::new();
         Text("an interface or an address of it");
-        "the network interface of this host that peers reach, such as `eth0`; if empty, the first that libfabric offers, the loopback last";
+        "the network interface of this host that peers reach, such as `eth0`; if empty, the one from which the routes lead to most other hosts";
         feature "ofi";
         builder interface: impl Into<String> => interface.into();
 
