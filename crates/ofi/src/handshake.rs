@@ -274,8 +274,9 @@ impl OfiShared {
         if is_first {
             self.grow_receives();
         }
+        // A question that was asked before is in the stream, and so is its verdict. A second one would come for whatever
+        // access has the entry by then.
         let mut unknown = std::mem::take(&mut link.unknown);
-        unknown.append(&mut link.asked_about);
         unknown.sort_by_key(|index| self.accesses.record(*index).number);
         // A key whose access was refused may be revoked.
         link.known_keys.clear();

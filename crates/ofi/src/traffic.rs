@@ -306,7 +306,6 @@ impl OfiShared {
             record.number = u64::MAX;
             *record
         };
-        link.asked_about.push(index);
         let writes = u64::from(record.direction == AccessDirection::Write);
         let question = [
             index.into(),
@@ -317,8 +316,10 @@ impl OfiShared {
         ];
         // Without a buffer the link breaks, and the peer is asked when it is up again.
         let Some(mut slot) = self.sends.take() else {
+            link.unknown.push(index);
             return self.break_link(peer, link);
         };
+        link.asked_about.push(index);
         let message = Message {
             kind: ControlKind::Query as u8,
             args: &question,

@@ -162,7 +162,7 @@ fn flood(arguments: &[String]) -> ExitCode {
 
 /// An agent that sends one message endlessly and ignores every order.
 fn lying_agent(arguments: &[String]) -> ExitCode {
-    let frame = |body: &[u8]| [&(body.len() as u32).to_le_bytes(), body].concat();
+    let frame = |body: &[u8]| [&(body.len() as u32).to_le_bytes()[..], body, b"\n"].concat();
     let begun = frame(&[0]);
     let again = match arguments[0].as_str() {
         "beats" => frame(&[9]).repeat(10_000),
