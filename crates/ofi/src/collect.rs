@@ -84,6 +84,8 @@ impl Collector {
             // A peer's write landed.
             if arrival.error == 0
                 && let Some(peer) = shared.peers.known(arrival.data as u32)
+                // A write of an earlier session is late. Its sender asks about it, and does not count it.
+                && (arrival.data >> 32) as u32 == peer.epoch.load(Acquire)
             {
                 peer.counts.note_write();
             }

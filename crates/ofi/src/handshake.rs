@@ -145,6 +145,8 @@ impl OfiShared {
             answered: pending.answered,
             ..self.greeting(peer)
         };
+        // Writes of the last session that land from now on are not in that count.
+        peer.epoch.store(pending.token as u32, Release);
         let welcome = self.sessions.sign(welcome);
         self.send_unnumbered(peer, StreamRole::Welcome, 0, bytemuck::bytes_of(&welcome));
     }
@@ -238,6 +240,7 @@ impl OfiShared {
         link.token = (self.sessions).token(self.rank, peer.rank, asked, answered);
         let theirs_to_us = (self.sessions).token(peer.rank, self.rank, asked, answered);
         peer.token.store(theirs_to_us, Release);
+        peer.epoch.store(theirs_to_us as u32, Release);
         peer.note_heard(self.now_ms());
         link.phase = Phase::Down;
         link.resumption = Some(there);

@@ -238,7 +238,7 @@ impl OfiShared {
                 self.accesses.record(index).number = number;
             }
             // SAFETY: 1. and 2. The caller of `start_access` promised that for each queued access.
-            match unsafe { self.post_access(peer, index, &record) } {
+            match unsafe { self.post_access(peer, link.token, index, &record) } {
                 PostResult::Taken => {
                     link.queue.pop_front();
                     link.in_flight += 1;
@@ -256,7 +256,14 @@ impl OfiShared {
     ///
     /// # Safety
     /// As [`start_access`](Self::start_access).
-    unsafe fn post_access(&self, peer: &Peer, index: u32, record: &AccessRecord) -> PostResult {
+    unsafe fn post_access(
+        &self,
+        peer: &Peer,
+        token: u64,
+        index: u32,
+        record: &AccessRecord,
+    ) -> PostResult {
+        let epoch = token & u64::from(u32::MAX);
         let local = LocalBuffer {
             addr: ptr::with_exposed_provenance_mut(record.local),
             len: record.len,
@@ -282,7 +289,8 @@ impl OfiShared {
             // SAFETY: 1. The caller's condition 1. 2. The context is the entry's own, and the entry is posted again only
             // after its completion. 3. The caller's condition 2.
             AccessDirection::Write => unsafe {
-                (self.fabric).write(local, remote, Some(self.rank.0.into()), context)
+                let shown = u64::from(self.rank.0) | epoch << 32;
+                (self.fabric).write(local, remote, Some(shown), context)
             },
             // SAFETY: 1. The caller's condition 1. 2. As above.
             AccessDirection::Read => unsafe { self.fabric.read(local, remote, context) },

@@ -164,8 +164,8 @@ impl Offer {
         if !(4..=8).contains(&self.key_size()) {
             return Some(format!("its keys have {} bytes", self.key_size()));
         }
-        if self.remote_data_size() < 4 {
-            return Some("its writes show the target no data".to_owned());
+        if self.remote_data_size() < 8 {
+            return Some("its writes show the target less than 8 bytes of data".to_owned());
         }
         if self.max_message() < 1 << 30 {
             return Some(format!("it carries at most {} bytes", self.max_message()));

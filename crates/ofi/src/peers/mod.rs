@@ -6,7 +6,7 @@ mod link;
 use std::sync::{
     OnceLock,
     atomic::{
-        AtomicBool, AtomicU64,
+        AtomicBool, AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
@@ -32,6 +32,9 @@ pub(crate) struct Peer {
     heard: AtomicU64,
     /// When this rank last sent it anything, likewise.
     spoken: AtomicU64,
+    /// The low half of the token whose writes count: of the session, or of the one that this rank answered last. Written
+    /// by the thread that collects.
+    pub(crate) epoch: AtomicU32,
     /// True once a session was confirmed.
     pub(crate) was_up: AtomicBool,
 }
@@ -110,6 +113,7 @@ impl OfiPeers {
             link: Mutex::new(Link::new()),
             counts: Counts::default(),
             token: AtomicU64::new(0),
+            epoch: AtomicU32::new(0),
             heard: AtomicU64::new(0),
             spoken: AtomicU64::new(0),
             was_up: AtomicBool::new(false),
