@@ -16,7 +16,7 @@ const MOST_ASKED: usize = 1024;
 /// A port to ask about; the route does not depend on it.
 const ANY_PORT: u16 = 9;
 
-/// What a rank could use, best first.
+/// The candidates of a rank, best first, and its addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Announcement {
     pub(crate) candidates: Vec<Candidate>,

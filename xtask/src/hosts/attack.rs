@@ -1,4 +1,4 @@
-//! What a bad network and strangers do to ranks.
+//! The harm that a bad network and strangers do to ranks.
 
 use std::fs;
 use std::io::Write;
