@@ -325,8 +325,8 @@ fn alone() {
 fn unusable_launchers() {
     let unusable: [(Variables, &[&str]); 7] = [
         (
-            &[("SLURM_NTASKS", "2")],
-            &["SLURM_NTASKS=2", "srun --mpi=pmi2"],
+            &[("SLURM_STEP_NUM_TASKS", "2")],
+            &["SLURM_STEP_NUM_TASKS=2", "srun --mpi=pmi2"],
         ),
         (
             &[("OMPI_COMM_WORLD_SIZE", "2")],
