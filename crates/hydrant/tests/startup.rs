@@ -22,6 +22,7 @@ fn main() -> ExitCode {
             peers_are_served_where_it_is_said,
         ),
         ("settings_without_effect_are_warned_of", unused_settings),
+        ("networks_that_differ_are_named", unlike),
         ("alone_is_a_job_of_one", alone),
         ("unusable_launchers_name_the_fix", unusable_launchers),
         ("too_much_memory_is_refused", too_much_memory),
@@ -58,7 +59,8 @@ fn role(role: &str, arguments: &[String]) -> Option<ExitCode> {
         "abort" => hydrant::run(|job| job.abort(256)),
         "greedy" => hydrant::run(|job| job.alloc::<u8>(1 << 45).map(drop)),
         "fail" => hydrant::run(|job| fail(job, &arguments[0])),
-        "apart" => apart(arguments),
+        "apart" => apart(&[&["unshare".to_owned()], arguments].concat()),
+        "unlike" => apart(&[&["env".to_owned()], arguments].concat()),
         "poor" => hydrant::run(|job| poor(job, &arguments[0])),
         _ => return None,
     };
@@ -72,22 +74,13 @@ fn role(role: &str, arguments: &[String]) -> Option<ExitCode> {
     })
 }
 
-/// Greets; rank 1 does so by `unshare` with these options.
-fn apart(options: &[String]) -> hydrant::Result<()> {
+/// Greets; rank 1 does so by this command.
+fn apart(wrapper: &[String]) -> hydrant::Result<()> {
     let greet = roles::role(&["greet"]);
-    let mut command = match env::var("PMI_RANK").as_deref() {
-        Ok("1") => {
-            let mut unshare = Command::new("unshare");
-            unshare.args(options).args(&greet);
-            unshare
-        }
-        _ => {
-            let mut plain = Command::new(&greet[0]);
-            plain.args(&greet[1..]);
-            plain
-        }
-    };
-    Err(Error::other(command.exec()))
+    let is_wrapped = env::var("PMI_RANK").as_deref() == Ok("1");
+    let words = [if is_wrapped { wrapper } else { &[] }, &greet].concat();
+    let mut command = Command::new(&words[0]);
+    Err(Error::other(command.args(&words[1..]).exec()))
 }
 
 /// The processors of the service thread, as the kernel tells them.
@@ -313,6 +306,17 @@ fn unused_settings() {
         assert_says(&output, 0, &[]);
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!text.contains("no effect"), "{text}");
+    }
+}
+
+fn unlike() {
+    for (variable, other) in [
+        ("HYDRANT_CONDUIT=smp", "HYDRANT_CONDUIT=auto"),
+        ("HYDRANT_CONDUIT=ofi", "HYDRANT_CONDUIT=auto"),
+        ("HYDRANT_INTER_NODE=ofi", "HYDRANT_INTER_NODE=auto"),
+    ] {
+        let ended = output(&mut launcher::command(3, &["unlike", variable]), &[]);
+        assert_says(&ended, 1, &[variable, other, "rank 1", "the same at all"]);
     }
 }
 

@@ -70,6 +70,13 @@ impl Site {
     }
 }
 
+impl Site {
+    /// As [`apart`](Self::apart), but only for two sites of one kernel.
+    fn of_one_kernel(&self, there: &Site) -> Option<&'static str> {
+        self.apart(there).filter(|_| self.kernel == there.kernel)
+    }
+}
+
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.kernel, self.processes, self.network)
@@ -164,7 +171,8 @@ pub fn hosts(bootstrap: &mut dyn Bootstrap, id: &str) -> Result<Vec<u32>, Error>
 }
 
 /// Describes the ranks on each host that [`hosts`] found: `ranks 0-3 on a, rank 4 on b`. Hosts with
-/// the same name are told apart by the rest of their identity.
+/// the same name are told apart by the rest of their identity. If namespaces of one kernel make two
+/// hosts of it, the text says so.
 pub fn placement(bootstrap: &mut dyn Bootstrap, hosts: &[u32]) -> String {
     let count = hosts.iter().max().map_or(0, |last| last + 1);
     let said: Vec<(String, String)> = (0..count)
@@ -190,7 +198,14 @@ pub fn placement(bootstrap: &mut dyn Bootstrap, hosts: &[u32]) -> String {
         };
         format!("{} on {label}{more}", Ranks(&ranks))
     });
-    places.collect::<Vec<_>>().join(", ")
+    let mut text = places.collect::<Vec<_>>().join(", ");
+    let mut sites = said.iter().filter_map(|(id, _)| Site::parse(id));
+    let first = sites.next();
+    let reason = first.and_then(|first| sites.find_map(|other| first.of_one_kernel(&other)));
+    if let Some(reason) = reason {
+        text = format!("{text}, {reason}");
+    }
+    text
 }
 
 /// Prints ranks in a sentence, with runs shortened.

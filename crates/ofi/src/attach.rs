@@ -21,6 +21,7 @@ use crate::{
     commands::LinkCommand,
     control,
     fabric::{Fabric, Offer, RegionRequest},
+    interfaces,
     keys::MAX_EXTENTS,
     message::MAX_ARGS,
     session,
@@ -56,7 +57,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &OfiOptions) -> Result<Ofi
         .collect();
     let own: Vec<_> = offers.iter().map(Offer::ip).collect();
     let best = announcement::best_address(&own, rank as usize, &all);
-    let interfaces = interfaces(&offers, best);
+    let interfaces = interface_choice(&offers, best);
     if best >= offers.len() {
         let why = "the chosen provider is gone".to_owned();
         return Err(Error::Unreachable(why));
@@ -175,15 +176,12 @@ fn announce(
 }
 
 /// The interface that this rank uses, and all that it could use, for errors.
-fn interfaces(offers: &[Offer], best: usize) -> String {
-    let name = |offer: &Offer| match offer.ip() {
-        Some(ip) => format!("{} ({ip})", offer.domain_name()),
-        None => offer.domain_name(),
-    };
-    let chosen = offers.get(best).map(name).unwrap_or_default();
+fn interface_choice(offers: &[Offer], best: usize) -> String {
+    let chosen = offers.get(best).map(choice::interface_of);
+    let chosen = chosen.unwrap_or_default();
     let mut others: Vec<String> = (offers.iter())
         .filter(|offer| !offer.ip().is_some_and(|ip| ip.is_loopback()))
-        .map(name)
+        .map(choice::interface_of)
         .filter(|other| *other != chosen)
         .collect();
     others.dedup();
@@ -342,6 +340,8 @@ fn unreached(shared: &OfiShared, rank: Rank, waited: Duration, interfaces: &str)
         }
         ListenerState::Alive => "it accepts connections, but does not answer as a rank of this job",
     };
+    let defect = interfaces::link_defect(&shared.fabric.offer().domain_name());
+    let cause = defect.as_deref().unwrap_or(cause);
     Error::Unreachable(format!(
         "rank {rank} at {address} was not reached within {waited:.1} s: {cause}; {interfaces} \
          (HYDRANT_OFI_INTERFACE names the interface to use)"

@@ -9,6 +9,7 @@ use std::fmt;
 use crate::{
     OfiOptions,
     fabric::{AddressFamily, Offer, offers},
+    interfaces::InterfaceList,
     library,
 };
 
@@ -126,7 +127,8 @@ pub(crate) fn usable(options: &OfiOptions) -> Result<Vec<(Candidate, Offer)>, St
     } else {
         &named
     };
-    let (mut found, mut reasons) = (Vec::new(), Vec::new());
+    let allowed = InterfaceList::new(&options.interface);
+    let (mut found, mut elsewhere, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for provider in providers {
         if *provider == "tcp" && version < NATIVE_TCP {
             let (major, minor) = version;
@@ -142,16 +144,28 @@ pub(crate) fn usable(options: &OfiOptions) -> Result<Vec<(Candidate, Offer)>, St
         for family in families {
             match offers(library, provider, *family) {
                 Err(cause) => reasons.push(format!("{provider}: {cause}")),
-                Ok(all) => collect(all, provider, &options.interface, &mut found, &mut reasons),
+                Ok(all) => {
+                    let all = suitable(all, provider, &allowed, &mut reasons);
+                    let (here, others): (Vec<_>, Vec<_>) = (all.into_iter())
+                        .partition(|offer| allowed.allows(&offer.domain_name(), offer.ip()));
+                    found.extend(here.into_iter().map(|it| (Candidate::of(&it), it)));
+                    elsewhere.extend(others.iter().map(interface_of));
+                }
             }
         }
+    }
+    if found.is_empty() && !elsewhere.is_empty() {
+        elsewhere.sort();
+        elsewhere.dedup();
+        return Err(format!(
+            "no endpoint of libfabric matches HYDRANT_OFI_INTERFACE={}; this host has {}",
+            options.interface,
+            elsewhere.join(", ")
+        ));
     }
     if found.is_empty() {
         let (major, minor) = version;
         let mut text = format!("libfabric {major}.{minor} has no endpoint to use");
-        if !options.interface.is_empty() {
-            text += &format!(" at the interface {:?}", options.interface);
-        }
         reasons.dedup();
         for reason in reasons {
             text += "; ";
@@ -169,28 +183,34 @@ pub(crate) fn usable(options: &OfiOptions) -> Result<Vec<(Candidate, Offer)>, St
     Ok(found)
 }
 
-fn collect(
-    all: Vec<Offer>,
+/// Keeps the offers of this provider that the crate can use, and adds the defects of the others to `reasons`.
+fn suitable(
+    mut all: Vec<Offer>,
     provider: &str,
-    interface: &str,
-    found: &mut Vec<(Candidate, Offer)>,
+    allowed: &InterfaceList,
     reasons: &mut Vec<String>,
-) {
-    for offer in all {
+) -> Vec<Offer> {
+    all.retain(|offer| {
         // libfabric also returns layered providers of the same name.
         if offer.provider() != provider {
-            continue;
+            return false;
+        }
+        if let Some(defect) = offer.defect() {
+            reasons.push(format!("{provider} at {}: {defect}", offer.domain_name()));
+            return false;
         }
         let link_local =
             matches!(offer.ip(), Some(std::net::IpAddr::V6(ip)) if ip.is_unicast_link_local());
-        let named = interface.is_empty()
-            || offer.domain_name() == interface
-            || offer.ip().is_some_and(|ip| ip.to_string() == interface);
-        if let Some(defect) = offer.defect() {
-            reasons.push(format!("{provider} at {}: {defect}", offer.domain_name()));
-        } else if named && (!link_local || !interface.is_empty()) {
-            found.push((Candidate::of(&offer), offer));
-        }
+        !link_local || !allowed.is_empty()
+    });
+    all
+}
+
+/// Returns the name of an offer's interface and its address, for people.
+pub(crate) fn interface_of(offer: &Offer) -> String {
+    match offer.ip() {
+        Some(ip) => format!("{} ({ip})", offer.domain_name()),
+        None => offer.domain_name(),
     }
 }
 

@@ -48,6 +48,7 @@ mod fence;
 mod ffi;
 mod handshake;
 mod inbox;
+mod interfaces;
 mod keys;
 mod library;
 mod message;

@@ -11,7 +11,7 @@ pub struct OfiOptions {
     pub segment: usize,
     /// The provider, as `tcp` or `tcp;ofi_rxm`; empty for the best one that is known to work.
     pub provider: String,
-    /// The network interface, or an address of it; empty for any.
+    /// The network interfaces that may be used: names, addresses or networks, with commas between; empty for any.
     pub interface: String,
     /// Most payload bytes of a message.
     pub payload: usize,

@@ -109,7 +109,8 @@ fn inter(
             let needed = match kind {
                 InterNodeKind::Pinned => PRETENDED,
                 InterNodeKind::Verbs => NEEDED,
-                InterNodeKind::Auto | InterNodeKind::Ofi => NEITHER,
+                _ if builder.settings.inter_node == InterNodeKind::Ofi => BY_LIBFABRIC,
+                InterNodeKind::Auto | InterNodeKind::Ofi => WITHOUT_RDMA,
             };
             let placement = hydrant_launch::placement(bootstrap, hosts);
             // Launchers cut long reasons, so what happened comes first.
@@ -122,14 +123,13 @@ fn inter(
 
 /// Explains why the conduit between hosts cannot be attached; the beginning of a sentence.
 const NEEDED: &str = "ranks of different hosts are joined by RDMA (HYDRANT_INTER_NODE=verbs), which is \
-                      not there; ranks of one kernel share memory in one PID and network namespace, \
-                      if HYDRANT_HOST_ID does not say otherwise";
+                      not there; HYDRANT_INTER_NODE=ofi joins them over TCP";
 
 /// The same where the ranks use libfabric.
-const NEITHER: &str = "ranks of different hosts are joined by RDMA, for which each needs a port, or by libfabric \
-                       (Debian: apt install libfabric1), which they use here and which does not work; \
-                       ranks of one kernel share memory in one PID and network namespace, \
-                       if HYDRANT_HOST_ID does not say otherwise";
+const BY_LIBFABRIC: &str = "libfabric joins ranks of different hosts (HYDRANT_INTER_NODE=ofi)";
+
+/// The same where libfabric was chosen because RDMA cannot join the ranks.
+const WITHOUT_RDMA: &str = "not every host has a port for RDMA, so libfabric joins them";
 
 /// The same where the setting names the conduit between pretended hosts.
 const PRETENDED: &str = "HYDRANT_INTER_NODE=smp+pin joins hosts that are only pretended \

@@ -44,6 +44,7 @@ mod core;
 mod ending;
 mod exclusive;
 mod hosts;
+mod joining;
 #[cfg(test)]
 mod message_tests;
 mod messages;

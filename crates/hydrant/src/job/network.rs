@@ -5,7 +5,7 @@ use hydrant_launch::Bootstrap;
 
 #[cfg(feature = "sim")]
 use super::simulated;
-use super::{JobBuilder, conduits, hosts};
+use super::{JobBuilder, conduits, hosts, joining};
 use crate::{ConduitKind, Result};
 
 /// The network to which the ranks of this process attach.
@@ -62,6 +62,9 @@ impl JobNetwork {
         builder: &JobBuilder,
         bootstrap: &mut dyn Bootstrap,
     ) -> Result<Box<dyn Conduit>> {
+        if !builder.settings.conduit.is_virtual() {
+            joining::compare(builder, bootstrap)?;
+        }
         let segment = conduits::segment(builder);
         let conduit: Box<dyn Conduit> = match self {
             Self::Auto => hosts::attach(builder, bootstrap)?,

@@ -227,8 +227,8 @@ macro_rules! each_setting {
         builder provider: impl Into<String> => provider.into();
 
     "HYDRANT_OFI_INTERFACE" ofi_interface: String = String::new();
-        Text("an interface or an address of it");
-        "the network interface of this host that peers reach, such as `eth0`; if empty, the one from which the routes lead to most other hosts";
+        Text("interfaces, addresses or networks");
+        "the network interfaces of this host that peers reach, such as `eth0` or `eth0,10.9.0.0/24`; of several, and if empty, the one from which the routes lead to most other hosts";
         feature "ofi";
         builder interface: impl Into<String> => interface.into();
 

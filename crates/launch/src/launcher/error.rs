@@ -30,6 +30,15 @@ pub enum LaunchError {
         slots: u32,
     },
 
+    /// The program of the remote shell is not on this host.
+    #[error("the remote shell `{}` cannot be used (--rsh, HYDRANT_RSH): {source}", .shell.display())]
+    NoRemoteShell {
+        /// The remote shell and its options.
+        shell: OsString,
+        /// The reason.
+        source: Box<LaunchError>,
+    },
+
     /// The remote shell could not be started.
     #[error("the remote shell for host {host} could not be started: {source}{}", hint(.source))]
     NoShell {

@@ -179,9 +179,9 @@ impl fmt::Display for Event {
                 )
             }
             Event::Terminating(ranks) => {
-                write!(f, "{} did not end by themselves: SIGTERM", Ranks(ranks))
+                write!(f, "SIGTERM to {}, still running", Ranks(ranks))
             }
-            Event::Killing(ranks) => write!(f, "{} did not end: SIGKILL", Ranks(ranks)),
+            Event::Killing(ranks) => write!(f, "SIGKILL to {}, still running", Ranks(ranks)),
             Event::CannotEnd { rank, why } => write!(f, "rank {rank} cannot be ended: {why}"),
             Event::Stray(why) => {
                 write!(

@@ -19,12 +19,7 @@ use super::{Event, LaunchError, Spec, workspace};
 pub fn program(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<PathBuf, LaunchError> {
     let name = spec.program.as_os_str();
     if name.as_bytes().contains(&b'/') {
-        let path = PathBuf::from(name);
-        return if path.exists() {
-            runnable(path)
-        } else {
-            Err(not_found(name, vec![path]))
-        };
+        return given(name);
     }
     let mut looked = Vec::new();
     if !name.is_empty()
@@ -44,6 +39,44 @@ pub fn program(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<PathBuf, La
         looked.push(path);
     }
     in_path(name, looked)
+}
+
+/// Checks that this host has the program of a remote shell. `shell` is its command line. A first word that the local
+/// shell must expand is not looked for.
+///
+/// # Errors
+/// [`LaunchError::NoRemoteShell`] if there is no such program, or it may not be run.
+pub(super) fn remote_shell(shell: &OsStr) -> Result<(), LaunchError> {
+    let mut words = (shell.as_bytes().split(u8::is_ascii_whitespace)).filter(|it| !it.is_empty());
+    let Some(word) = words.next() else {
+        return Ok(());
+    };
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_./+-@:".contains(byte);
+    if !word.iter().all(is_plain) {
+        return Ok(());
+    }
+    let word = OsStr::from_bytes(word);
+    let found = if word.as_bytes().contains(&b'/') {
+        given(word)
+    } else {
+        in_path(word, Vec::new())
+    };
+    found
+        .map(drop)
+        .map_err(|source| LaunchError::NoRemoteShell {
+            shell: shell.to_owned(),
+            source: Box::new(source),
+        })
+}
+
+/// Returns the file of a path.
+fn given(name: &OsStr) -> Result<PathBuf, LaunchError> {
+    let path = PathBuf::from(name);
+    if path.exists() {
+        runnable(path)
+    } else {
+        Err(not_found(name, vec![path]))
+    }
 }
 
 fn in_path(name: &OsStr, mut looked: Vec<PathBuf>) -> Result<PathBuf, LaunchError> {
@@ -103,6 +136,25 @@ mod tests {
 
     fn find(spec: &Spec) -> Result<PathBuf, LaunchError> {
         program(spec, &mut |_| {})
+    }
+
+    #[test]
+    fn remote_shells_that_do_not_exist_are_refused() {
+        for shell in ["sh", "sh -c", " /bin/sh", "$SHELL -c", "'my shell' x", ""] {
+            remote_shell(OsStr::new(shell)).expect(shell);
+        }
+        for (shell, reason) in [
+            ("no-such-shell -x", "`no-such-shell` was not found"),
+            ("/no/such/shell", "`/no/such/shell` was not found"),
+            ("/tmp", "is not a file"),
+        ] {
+            let error = remote_shell(OsStr::new(shell))
+                .expect_err(shell)
+                .to_string();
+            let named = error.contains(&format!("the remote shell `{shell}`"));
+            assert!(named && error.contains(reason), "{error}");
+            assert!(error.contains("HYDRANT_RSH"), "{error}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::launcher::output::Lines;
 use crate::launcher::processes::reap_children;
 use crate::launcher::signals::{ChildEnds, Signals};
 use crate::launcher::supervise::{Behind, Heard, HostFailure};
-use crate::launcher::{Ending, LaunchError, Prefix, Spec};
+use crate::launcher::{Ending, LaunchError, Prefix, Spec, find};
 
 /// The time limit for a host's first answer.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -101,6 +101,7 @@ impl Agents {
         ends: &ChildEnds,
     ) -> Result<(Agents, Signals), LaunchError> {
         let counts = place(spec.ranks, &spec.remote.hosts)?;
+        find::remote_shell(&spec.remote.shell)?;
         let signals =
             Signals::listen(ends).map_err(LaunchError::system("listening for signals"))?;
         let guard = Guard::start(GuardCharge::Shells(PATIENCE))
