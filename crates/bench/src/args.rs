@@ -79,7 +79,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) reps: Option<u32>,
     /// Measure MPICH and Open MPI, too, in turns with Hydrant, by a program in C, if they are
-    /// installed. For barrier, collectives and messages between ranks of this host.
+    /// installed. For barrier, collectives and messages between ranks of this host, and with
+    /// `--conduit ofi`, where MPI uses TCP, too, for rma.
     #[arg(long, value_enum, value_name = "WHOM")]
     pub(crate) beside: Option<Beside>,
     /// Fewer sizes and repetitions: a quick run that shows that it works, not how fast.
@@ -126,6 +127,11 @@ impl BenchArgs {
             None | Some("" | "auto" | "smp") => Network::Mapped,
             Some(_) => Network::Registered,
         }
+    }
+
+    /// True if the ranks of this host use libfabric, and so rivals must use TCP.
+    pub(crate) fn is_over_tcp(&self) -> bool {
+        !self.is_on_hosts() && self.named().as_deref() == Some("ofi")
     }
 
     /// True if the network runs in virtual time, as far as that is known.

@@ -164,6 +164,7 @@ fn request(step: BenchStep, args: &BenchArgs) -> Option<MpiRequest> {
     let plan = MeasurementPlan::new(args.repetitions().map(|count| count as usize), args.quick);
     let sizes = match suite {
         Suite::Messages => ensemble::sizes(8, messages::MAX_BYTES, args.quick),
+        Suite::Rma => beside::access_sizes(args.quick),
         _ => beside::sizes(args.quick),
     };
     Some(MpiRequest {
@@ -171,6 +172,7 @@ fn request(step: BenchStep, args: &BenchArgs) -> Option<MpiRequest> {
         ranks,
         sizes,
         plan,
+        over_tcp: args.is_over_tcp(),
     })
 }
 

@@ -111,7 +111,8 @@ pub(crate) enum RunError {
     TooFewHosts(usize, String),
     /// No rival has such operations.
     #[error(
-        "`hydrant bench {bench}` has nothing of MPI's beside it: barrier, collectives and messages have, on shared memory"
+        "`hydrant bench {bench}` has nothing of MPI's beside it: barrier, collectives and messages have, on shared memory and with \
+         --conduit ofi, and rma with --conduit ofi"
     )]
     NothingBeside {
         /// The bench that was asked for.
@@ -153,7 +154,8 @@ fn run(args: &BenchArgs) -> Result<(), RunError> {
     if args.is_played() && args.bench.is_of_real_time() {
         return Err(RunError::RealTime { bench: name() });
     }
-    let is_like_others = beside::has(args.bench) && args.network() == Network::Mapped;
+    let is_like_others = beside::has(args.bench, args.is_over_tcp())
+        && (args.network() == Network::Mapped || args.is_over_tcp());
     if args.beside.is_some() && !is_like_others {
         return Err(RunError::NothingBeside { bench: name() });
     }

@@ -184,6 +184,9 @@ pub fn placement(bootstrap: &mut dyn Bootstrap, hosts: &[u32]) -> String {
             (id.to_owned(), label.to_owned())
         })
         .collect();
+    let mut sites = said.iter().filter_map(|(id, _)| Site::parse(id));
+    let first = sites.next();
+    let reason = first.and_then(|first| sites.find_map(|other| first.of_one_kernel(&other)));
     let places = (0..count).zip(&said).map(|(host, (id, label))| {
         let ranks: Vec<u32> = (0..)
             .zip(hosts)
@@ -191,21 +194,15 @@ pub fn placement(bootstrap: &mut dyn Bootstrap, hosts: &[u32]) -> String {
             .map(|(rank, _)| rank)
             .collect();
         let alike = said.iter().filter(|(_, other)| other == label).count() > 1;
-        let more = if alike {
+        let more = if alike && reason.is_none() {
             format!(" ({id})")
         } else {
             String::new()
         };
         format!("{} on {label}{more}", Ranks(&ranks))
     });
-    let mut text = places.collect::<Vec<_>>().join(", ");
-    let mut sites = said.iter().filter_map(|(id, _)| Site::parse(id));
-    let first = sites.next();
-    let reason = first.and_then(|first| sites.find_map(|other| first.of_one_kernel(&other)));
-    if let Some(reason) = reason {
-        text = format!("{text}, {reason}");
-    }
-    text
+    let places = places.chain(reason.map(str::to_owned));
+    places.collect::<Vec<_>>().join(", ")
 }
 
 /// Prints ranks in a sentence, with runs shortened.

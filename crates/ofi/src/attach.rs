@@ -331,6 +331,10 @@ fn unreached(shared: &OfiShared, rank: Rank, waited: Duration, interfaces: &str)
         return Error::Unreachable(format!("rank {rank} did not answer within {waited:.1} s"));
     };
     let cause = match sockets::probe(address, Duration::from_secs(1)) {
+        ListenerState::Gone | ListenerState::Silent if address.ip().is_loopback() => {
+            "only its own host reaches that address, and it announced no other: its interfaces \
+             are down, or HYDRANT_OFI_INTERFACE there excludes them"
+        }
         ListenerState::Gone => "the connection is refused: a firewall, or its process ended",
         ListenerState::Silent => {
             "connections get no answer: a firewall drops them, or no way leads there"

@@ -1,7 +1,7 @@
 /* What `hydrant bench … --beside mpi` sets beside Hydrant: the same operations by MPI, measured in the
  * same way. Called as
  *
- *     bench barrier|collectives|messages REPETITIONS WARM_UP NANOSECONDS BYTES,BYTES,…
+ *     bench barrier|collectives|messages|rma REPETITIONS WARM_UP NANOSECONDS BYTES,BYTES,…
  *
  * it prints a line for each case and size: the case, the bytes, and the median nanoseconds of one
  * operation. A batch lasts as long as the third number says, at least, and starts from a barrier that
@@ -12,13 +12,16 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST = 1 << 24, WINDOW = 16, THERE = 1, BACK = 2 };
+enum { MOST = 1 << 24, WINDOW = 16, THERE = 1, BACK = 2, FIELD = 16 << 20 };
 
 struct what {
     size_t bytes;
     int rank, ranks;
     double *part, *whole, *into;
     char *window[WINDOW];
+    /* The memory of each rank that others access, and accesses in flight at a time. */
+    MPI_Win field;
+    int at_once;
 };
 
 /* This rank's share of so many operations. */
@@ -129,6 +132,27 @@ static void stream(const struct what *w, long count)
     }
 }
 
+/* Accesses of rank 0 to the memory of rank 1, so many in flight, each time until they are complete there. */
+static void put(const struct what *w, long count)
+{
+    int bytes = w->bytes;
+    for (; count > 0 && w->rank == 0; count--) {
+        for (int i = 0; i < w->at_once; i++)
+            MPI_Put(w->window[0] + i * w->bytes, bytes, MPI_BYTE, 1, i * w->bytes, bytes, MPI_BYTE, w->field);
+        MPI_Win_flush(1, w->field);
+    }
+}
+
+static void get(const struct what *w, long count)
+{
+    int bytes = w->bytes;
+    for (; count > 0 && w->rank == 0; count--) {
+        for (int i = 0; i < w->at_once; i++)
+            MPI_Get(w->window[0] + i * w->bytes, bytes, MPI_BYTE, 1, i * w->bytes, bytes, MPI_BYTE, w->field);
+        MPI_Win_flush(1, w->field);
+    }
+}
+
 /* A batch: the longest time of any rank, on all of them. */
 static double batch(operation *run, const struct what *w, long count)
 {
@@ -230,6 +254,22 @@ static void messages(struct what *w, const struct plan *plan)
         free(w->window[i]);
 }
 
+/* Meanwhile rank 1 waits in a collective, so that MPI makes progress there. */
+static void rma(struct what *w, const struct plan *plan)
+{
+    void *own;
+    MPI_Win_allocate(FIELD, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &own, &w->field);
+    memset(own, 1, FIELD);
+    MPI_Win_lock_all(0, w->field);
+    w->window[0] = filled(FIELD);
+    w->at_once = w->bytes == 8 ? 1 : FIELD / w->bytes < WINDOW ? FIELD / w->bytes : WINDOW;
+    measure_of(w->at_once, w->bytes == 8 ? "put, hit" : "put bandwidth, hit", put, w, plan);
+    measure_of(w->at_once, w->bytes == 8 ? "get, hit" : "get bandwidth, hit", get, w, plan);
+    MPI_Win_unlock_all(w->field);
+    MPI_Win_free(&w->field);
+    free(w->window[0]);
+}
+
 int main(int count, char **words)
 {
     struct what w = {0};
@@ -248,6 +288,8 @@ int main(int count, char **words)
             w.bytes = strtoull(size, NULL, 10);
             if (strcmp(words[1], "collectives") == 0)
                 collectives(&w, &plan);
+            else if (strcmp(words[1], "rma") == 0)
+                rma(&w, &plan);
             else
                 messages(&w, &plan);
         }

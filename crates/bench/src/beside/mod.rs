@@ -8,6 +8,7 @@ mod mpi;
 mod rows;
 
 use crate::args::Bench;
+use crate::cases::registered::BULK;
 use crate::suite::Suite;
 
 pub(super) use mpi::{MpiError, MpiRequest, Programs};
@@ -24,9 +25,22 @@ pub(super) fn sizes(few: bool) -> Vec<u64> {
     sizes.filter(|size| !few || FEW.contains(size)).collect()
 }
 
-/// True if the C program measures the same bench.
-pub(super) fn has(bench: Bench) -> bool {
-    matches!(bench, Bench::Barrier | Bench::Collectives | Bench::Messages)
+/// The sizes of one-sided accesses that both sides measure over TCP.
+pub(super) fn access_sizes(few: bool) -> Vec<u64> {
+    let bulk = BULK.into_iter().take(if few { 2 } else { 3 });
+    [8].into_iter()
+        .chain(bulk.map(|bytes| bytes as u64))
+        .collect()
+}
+
+/// True if the C program measures the same bench. Over shared memory, a one-sided access is a copy, and a bare copy is
+/// beside it.
+pub(super) fn has(bench: Bench, tcp: bool) -> bool {
+    match bench {
+        Bench::Barrier | Bench::Collectives | Bench::Messages => true,
+        Bench::Rma => tcp,
+        _ => false,
+    }
 }
 
 /// The name of the suite in the C program.
@@ -35,6 +49,7 @@ pub(super) fn name_of(suite: Suite) -> Option<&'static str> {
         Suite::Barrier => Some("barrier"),
         Suite::Collectives => Some("collectives"),
         Suite::Messages => Some("messages"),
+        Suite::Rma => Some("rma"),
         _ => None,
     }
 }

@@ -25,6 +25,8 @@ struct MpiInstallation {
     options: &'static [&'static str],
     /// Variables that let the launcher run as root or in containers.
     environment: &'static [(&'static str, &'static str)],
+    /// Variables that make ranks of one host use TCP.
+    over_tcp: &'static [(&'static str, &'static str)],
 }
 
 const MPIS: [MpiInstallation; 2] = [
@@ -36,6 +38,8 @@ const MPIS: [MpiInstallation; 2] = [
         // ranks on one core wait a time slice for each message.
         options: &["-bind-to", "core"],
         environment: &[],
+        // The first keeps MPICH's own shared memory away, the second that of UCX, over which Debian builds it.
+        over_tcp: &[("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "tcp,self")],
     },
     MpiInstallation {
         other: Other::OpenMpi,
@@ -49,6 +53,12 @@ const MPIS: [MpiInstallation; 2] = [
             ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
             // Open MPI looks for a remote shell, though there is one host.
             ("OMPI_MCA_plm_rsh_agent", "sh"),
+        ],
+        // The last keeps windows out of shared memory.
+        over_tcp: &[
+            ("OMPI_MCA_pml", "ob1"),
+            ("OMPI_MCA_btl", "tcp,self"),
+            ("OMPI_MCA_osc", "^sm,ucx"),
         ],
     },
 ];
@@ -107,6 +117,8 @@ pub(crate) struct MpiRequest {
     pub(crate) ranks: u32,
     pub(crate) sizes: Vec<u64>,
     pub(crate) plan: MeasurementPlan,
+    /// True if the ranks use TCP, as Hydrant's do.
+    pub(crate) over_tcp: bool,
 }
 
 /// The programs, compiled for each installed MPI.
@@ -168,6 +180,9 @@ impl Programs {
             let sizes: Vec<String> = request.sizes.iter().map(u64::to_string).collect();
             let mut run = Command::new(mpi.launcher);
             run.args(mpi.options).envs(mpi.environment.iter().copied());
+            if request.over_tcp {
+                run.envs(mpi.over_tcp.iter().copied());
+            }
             run.args(["-n", &request.ranks.to_string()]);
             run.arg(self.program(mpi)).arg(request.bench).args([
                 request.plan.repetitions.to_string(),

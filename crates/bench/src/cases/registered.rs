@@ -21,7 +21,7 @@ use crate::timing::Timing;
 
 /// The sizes whose bandwidth is measured, with as many operations in flight as fill the largest
 /// size.
-const BULK: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
+pub(crate) const BULK: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
 
 /// The most operations in flight.
 const AT_ONCE: usize = 16;
@@ -56,6 +56,10 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let field = e.job.alloc::<u64>(LARGEST / size_of::<u64>())?;
     let registered = Registered { e, field: &field };
     registered.words()?;
+    // A loop without calls never ends its turn in virtual time.
+    if !e.is_virtual {
+        registered.computing()?;
+    }
     let bulk = if e.quick { &BULK[..2] } else { &BULK[..] };
     for bytes in bulk {
         registered.bulk(*bytes)?;
@@ -127,6 +131,47 @@ impl Registered<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Operations of eight bytes on the memory of a peer that computes and calls nothing of Hydrant.
+    fn computing(&self) -> hydrant::Result<()> {
+        let (e, field) = (self.e, self.field);
+        let over = e.job.alloc::<u64>(1)?;
+        let mut turn = 0;
+        let mut beside_computing = |work: &dyn Fn() -> hydrant::Result<()>, count| {
+            turn += 1;
+            match e.rank() {
+                0 => {
+                    let took = e.timed(count, |_| work())?;
+                    over.put_value(PARTNER, 0, turn)?;
+                    return Ok(took);
+                }
+                rank if rank == PARTNER.0 => {
+                    // Loads from own memory make no progress.
+                    let own = over.local()?;
+                    while own.load(0)? < turn {
+                        std::hint::spin_loop();
+                    }
+                }
+                _ => {}
+            }
+            Ok(Duration::ZERO)
+        };
+        let put = || field.put(PARTNER, 0, black_box(&[1]));
+        let get = || field.get(PARTNER, 0, black_box(&mut [0]));
+        for (case, work) in [
+            (
+                "put, hit, the peer computes",
+                &put as &dyn Fn() -> hydrant::Result<()>,
+            ),
+            ("get, hit, the peer computes", &get),
+        ] {
+            let timings = e.together_timings(case, [&mut |count| beside_computing(work, count)])?;
+            if let Some([ours]) = timings {
+                e.row(e.timed_row("rma", case, &ours).bytes(8))?;
+            }
+        }
+        e.job.free(over)
     }
 
     /// `count` rows of 64 bytes in one call, and in sequence.
