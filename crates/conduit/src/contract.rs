@@ -95,6 +95,19 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
     /// [`Error::Revoked`] if the key is not in force.
     fn deregister(&self, key: Key) -> Result<(), Error>;
 
+    /// As [`deregister`](Self::deregister), for a key that nobody uses. A conduit that must ask its peers whether
+    /// something is on its way saves the question.
+    ///
+    /// # Safety
+    /// No peer that is present has an access in flight by the key: none knows it, or each that does has reported that
+    /// its accesses are complete.
+    ///
+    /// # Errors
+    /// As there.
+    unsafe fn deregister_unused(&self, key: Key) -> Result<(), Error> {
+        self.deregister(key)
+    }
+
     /// Posts an access to the network, which carries it out without the peer's processors.
     ///
     /// The peer may be this rank itself. A transfer to or from it under [`Key::ANY`] is a copy by

@@ -45,6 +45,11 @@ macro_rules! forward {
                 unsafe { self.inner().register(addr, len, permission) }
             }
 
+            unsafe fn deregister_unused(&self, key: Key) -> Result<(), Error> {
+                // SAFETY: the method has the condition of `Conduit::deregister_unused`.
+                unsafe { self.inner().deregister_unused(key) }
+            }
+
             unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
                 // SAFETY: 1. and 2. the method has the conditions of `Conduit::post`.
                 unsafe { self.inner().post(access) }
@@ -73,6 +78,11 @@ macro_rules! forward {
             ) -> Result<Key, Error> {
                 // SAFETY: 1. and 2. the methods have the same conditions.
                 unsafe { Forward::register(self, addr, len, permission) }
+            }
+
+            unsafe fn deregister_unused(&self, key: Key) -> Result<(), Error> {
+                // SAFETY: the methods have the same condition.
+                unsafe { Forward::deregister_unused(self, key) }
             }
 
             unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {

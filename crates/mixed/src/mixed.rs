@@ -250,6 +250,11 @@ unsafe impl Conduit for Mixed {
         self.inter.deregister(key)
     }
 
+    unsafe fn deregister_unused(&self, key: Key) -> Result<(), Error> {
+        // SAFETY: the condition of this function; ranks of this host do not use the key.
+        unsafe { self.inter.deregister_unused(key) }
+    }
+
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
         if let AccessKind::Atomic(_) = access.kind {
             return Err(self.caps.no_atomics());

@@ -108,6 +108,21 @@ impl Ofi {
         attention.store(attention.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
+    /// Ends a key, and waits by `fence` until the accesses that began before have landed.
+    fn remove(&self, key: Key, fence: impl FnOnce()) -> Result<(), Error> {
+        let (peer, word) = (self.shared.rank, key.0);
+        let removed = self.shared.table.remove(key);
+        let (region, slot) = removed.ok_or(Error::Revoked { peer, key: word })?;
+        let was_registered = region.is_some();
+        // The slot becomes free once nobody accesses the memory any more.
+        drop(region);
+        if was_registered {
+            fence();
+        }
+        drop(slot);
+        Ok(())
+    }
+
     /// Registers memory that peers may access under a new key.
     ///
     /// # Safety
@@ -166,7 +181,7 @@ impl Ofi {
 // SAFETY: 1. An operation ends by its completion. If its peer ended, the connection is shut down, and its operations with
 //            the provider end by their completion, too. Tickets count up.
 //         2. The provider checks key, range and access when an access begins. `deregister` ends the key, and waits until
-//            accesses that began before have landed.
+//            accesses that began before have landed. Of `deregister_unused` the caller promises that there are none.
 //         3. `window` returns the one segment, and `decommit` checks that the range lies in it.
 //         4. These values come from `shared`, where they never change.
 unsafe impl Conduit for Ofi {
@@ -216,17 +231,11 @@ unsafe impl Conduit for Ofi {
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {
-        let (peer, word) = (self.shared.rank, key.0);
-        let removed = self.shared.table.remove(key);
-        let (region, slot) = removed.ok_or(Error::Revoked { peer, key: word })?;
-        let was_registered = region.is_some();
-        // The slot becomes free once nobody accesses the memory any more.
-        drop(region);
-        if was_registered {
-            self.shared.fence();
-        }
-        drop(slot);
-        Ok(())
+        self.remove(key, || self.shared.fence())
+    }
+
+    unsafe fn deregister_unused(&self, key: Key) -> Result<(), Error> {
+        self.remove(key, || ())
     }
 
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {

@@ -38,7 +38,7 @@ impl Default for OfiOptions {
             segment: 1 << 30,
             provider: String::new(),
             interface: String::new(),
-            payload: 4096,
+            payload: 8192,
             window: 16,
             extents: 1 << 16,
             peer_timeout: Some(Duration::from_secs(10)),

@@ -172,7 +172,10 @@ impl Registration {
             }
             Action::Deregister { id, key, run } => {
                 self.progress.tally.one(Count::Deregistrations);
-                if let Err(cause) = self.progress.conduit().deregister(Key(key)) {
+                // SAFETY: the engine ends a registration only when no peer that is present holds a firehose on it.
+                // A peer returns a firehose once its operations by it are complete.
+                let ended = unsafe { self.progress.conduit().deregister_unused(Key(key)) };
+                if let Err(cause) = ended {
                     tracing::error!(%cause, "memory was not deregistered");
                 }
                 self.record_change(-self.bytes_of(run));
