@@ -2,7 +2,7 @@
 //! strategy, or during the job's start. `cargo xtask kill-loop` does this 25 times, and `cargo xtask full` 300 times.
 //!
 //! `HYDRANT_TEST_SEED` repeats one kill. `HYDRANT_TEST_CONDUIT` chooses the conduit: `smp`,
-//! `smp+pin`, `mixed` (two pretended hosts) or, where there is a device, `verbs`.
+//! `smp+pin`, `mixed` (two pretended hosts), `ofi` or, where there is a device, `verbs`.
 
 #[path = "../../hydrant/tests/support/situations.rs"]
 mod situations;
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use hydrant::Strategy;
+use hydrant::{Settings, Strategy, settings::fabric_endpoints};
 use hydrant_testing::{
     left_behind::JobRemains,
     roles,
@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use situations::Situation;
 
 const RANKS: u64 = 4;
-const CONDUITS: [&str; 3] = ["smp", "smp+pin", "mixed"];
+const CONDUITS: [&str; 4] = ["smp", "smp+pin", "mixed", "ofi"];
 /// Conduits times strategies, all but `paging`: that is for NICs with on-demand paging, which are
 /// simulated.
 const TURNS: usize = CONDUITS.len() * (Strategy::ALL.len() - 1);
@@ -75,7 +75,11 @@ impl Case {
         let strategies: Vec<_> = all.filter(|it| *it != Strategy::Paging).collect();
         let chosen = env::var("HYDRANT_TEST_CONDUIT").ok();
         let turn = below(TURNS as u64) as usize;
-        let conduit = CONDUITS[turn % CONDUITS.len()].to_owned();
+        let mut conduit = CONDUITS[turn % CONDUITS.len()].to_owned();
+        if conduit == "ofi" && fabric_endpoints(&Settings::new()).is_err() {
+            // There is no libfabric.
+            conduit = "smp".to_owned();
+        }
         let strategy = strategies[turn / CONDUITS.len() % strategies.len()];
         let starting = below(STARTS) == 0;
         Self {

@@ -44,6 +44,14 @@ fn main() -> ExitCode {
         ("ranks_that_are_threads_cannot_join", simulated),
         ("a_forked_child_takes_no_part", forked::over_networks),
         ("a_forked_child_takes_no_part_over_rdma", forked::over_rdma),
+        (
+            "a_forked_child_takes_no_part_over_libfabric",
+            forked::over_libfabric,
+        ),
+        (
+            "children_hide_no_death_over_libfabric",
+            forked::hide_no_death,
+        ),
         ("a_program_and_a_seed_have_one_virtual_time", timed),
     ];
     let tests = tests
@@ -63,6 +71,7 @@ fn role(role: &str, _: &[String]) -> Option<ExitCode> {
         "gives" => give_at(Rank(1)),
         "fails" => fail_at(Rank(1)),
         "forks" => forked::play(),
+        "outlived" => forked::outlive(),
         _ => return None,
     };
     Some(match end {

@@ -24,6 +24,8 @@ pub(crate) enum LinkCommand {
     ComeToEnd(u32),
     /// Announces that this rank leaves; `true` if in good order.
     Leave(bool),
+    /// Keeps children from holding the sockets that were opened.
+    MarkSockets,
     /// Ends the thread: the conduit is dropped.
     Stop,
 }

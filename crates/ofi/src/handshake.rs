@@ -273,6 +273,7 @@ impl OfiShared {
         link.posted = link.first_kept().wrapping_sub(1);
         link.written = there.writes;
         link.phase = Phase::Up;
+        self.commands.push(LinkCommand::MarkSockets);
         let is_first = !peer.was_up.swap(true, std::sync::atomic::Ordering::AcqRel);
         if is_first {
             self.grow_receives();

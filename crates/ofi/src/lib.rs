@@ -14,7 +14,7 @@
 //! - `peers` owns the link to each peer, the counts of messages, and each rank's standing.
 //! - `shared` composes all of these. `traffic` posts, `handshake` begins and resumes sessions, `fence` waits for peers.
 //! - `collect` reads the completion queue into `arrivals`; `inbox` delivers them.
-//! - `control` is the thread that makes sessions and watches peers.
+//! - `control` is the thread that makes sessions and watches peers. `inherited` keeps children from holding sockets.
 //! - `conduit` is the type that users of the crate hold. `bare` is the network without it, for benchmarks.
 //!
 //! # What libfabric does not promise
@@ -30,6 +30,7 @@
 //!   and tell each other the counts when the connection is back.
 //! - Removing a peer's address ends none of its operations: they complete when the peer goes on, even then (2.5.1).
 //!   So sockets are shut down, below the library.
+//! - Its sockets are inherited by children. So they are marked, and children of `fork` close them.
 //! - The queue of operations has no limit, at 16 KiB each. So the number of operations in flight is bounded here.
 
 mod access;
@@ -48,6 +49,7 @@ mod fence;
 mod ffi;
 mod handshake;
 mod inbox;
+mod inherited;
 mod interfaces;
 mod keys;
 mod library;

@@ -19,25 +19,33 @@ use rustix::net::{Shutdown, SocketAddrAny, getpeername, getsockname, shutdown};
 /// They begin again.
 pub(crate) fn end_connections(own: SocketAddr, peer: SocketAddr) {
     for descriptor in descriptors() {
-        // SAFETY: the descriptor was open a moment ago. If it was closed since, the calls fail. If its number has a new
-        // owner, the addresses decide whether it is such a connection.
-        let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        let (Ok(local), Ok(Some(remote))) = (getsockname(socket), getpeername(socket)) else {
-            continue;
-        };
-        let (Some(local), Some(remote)) = (internet(local), internet(remote)) else {
+        let [Some(local), Some(remote)] = addresses(descriptor) else {
             continue;
         };
         let made = remote == peer;
         let accepted = local.port() == own.port() && remote.ip() == peer.ip();
         if made || accepted {
-            let _ = shutdown(socket, Shutdown::Both);
+            // SAFETY: the descriptor was such a connection a moment ago. If it was closed since, the call fails.
+            let _ = shutdown(
+                unsafe { BorrowedFd::borrow_raw(descriptor) },
+                Shutdown::Both,
+            );
         }
     }
 }
 
+/// Returns the own address of a socket and that of the other side, as far as it has them.
+pub(crate) fn addresses(descriptor: RawFd) -> [Option<SocketAddr>; 2] {
+    // SAFETY: the descriptor was open a moment ago. If it was closed since, the calls fail. If its number has a new
+    // owner, the addresses are that one's.
+    let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    let local = getsockname(socket).ok().and_then(internet);
+    let remote = getpeername(socket).ok().flatten().and_then(internet);
+    [local, remote]
+}
+
 /// Returns the open descriptors of this process.
-fn descriptors() -> Vec<RawFd> {
+pub(crate) fn descriptors() -> Vec<RawFd> {
     let Ok(folder) = std::fs::read_dir("/proc/self/fd") else {
         return Vec::new();
     };

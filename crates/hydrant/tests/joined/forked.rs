@@ -7,6 +7,7 @@ use std::{
     panic::{self, AssertUnwindSafe},
     process::{self, Command},
     thread,
+    time::{Duration, Instant},
 };
 
 use hydrant::{
@@ -45,6 +46,56 @@ pub(crate) fn over_networks() {
             ("HYDRANT_PRETEND_HOSTS", &hosts),
             ("HYDRANT_INTER_NODE", "smp+pin"),
         ]);
+    }
+}
+
+pub(crate) fn over_libfabric() {
+    if let Err(why) = settings::fabric_endpoints(&hydrant::Settings::new()) {
+        eprintln!("left out: {why}");
+        return;
+    }
+    passes(&[("HYDRANT_CONDUIT", "ofi")]);
+}
+
+/// A rank is killed while a forked child and a program that it started live on, with copies of its descriptors.
+pub(crate) fn hide_no_death() {
+    if let Err(why) = settings::fabric_endpoints(&hydrant::Settings::new()) {
+        eprintln!("left out: {why}");
+        return;
+    }
+    let mut command: Command = launcher::command(RANKS, &["outlived"]);
+    command.env("HYDRANT_CONDUIT", "ofi");
+    let output = command.output().expect("the job starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("rank 1 is lost in time"), "{text}");
+}
+
+/// Rank 1 dies and leaves children. Rank 0 must notice before the time of silent ranks is over, which is 10 s.
+pub(crate) fn outlive() -> Result<()> {
+    let job = hydrant::join()?;
+    job.barrier()?;
+    let begun = Instant::now();
+    if job.rank() == Rank(1) {
+        // Sockets are marked at most 50 ms after they were opened.
+        thread::sleep(Duration::from_millis(200));
+        let program = Command::new("sleep").arg("60").spawn();
+        assert!(program.is_ok(), "{program:?}");
+        forked::child(|| {
+            thread::sleep(Duration::from_secs(60));
+            0
+        });
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::KILL)
+            .map_err(io::Error::from)?;
+    }
+    let lost = job.barrier();
+    let is_in_time = begun.elapsed() < Duration::from_secs(6);
+    match lost {
+        Err(Error::PeerLost(Rank(1))) if is_in_time => Err(Error::other("rank 1 is lost in time")),
+        other => Err(Error::other(format!(
+            "{other:?} after {:?}",
+            begun.elapsed()
+        ))),
     }
 }
 

@@ -3,6 +3,7 @@
 mod counts;
 mod link;
 
+use std::net::SocketAddr;
 use std::sync::{
     OnceLock,
     atomic::{
@@ -14,7 +15,10 @@ use std::sync::{
 use hydrant_conduit::{Error, Rank, Standings};
 use parking_lot::Mutex;
 
-use crate::fabric::{Fabric, PeerAddress};
+use crate::{
+    fabric::{Fabric, PeerAddress},
+    socket_address,
+};
 
 pub(crate) use counts::Counts;
 pub(crate) use link::{Link, PendingSession, Phase, Resumption};
@@ -84,6 +88,13 @@ impl OfiPeers {
     /// Returns the address of a rank's endpoint, as the provider writes it.
     pub(crate) fn name(&self, rank: Rank) -> &[u8] {
         &self.names[rank.index()]
+    }
+
+    /// Returns the socket address of each rank's endpoint, as far as it has one.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.names
+            .iter()
+            .filter_map(|name| socket_address::parse(name))
     }
 
     /// Returns a peer, and makes it on first use.

@@ -1,6 +1,8 @@
 //! The control thread. It makes sessions, watches whether peers are alive, and tells them when this rank leaves. While no
 //! other thread looks after arrivals, it reads the completion queue, too, so that peers' accesses go on.
 
+mod silence;
+
 use std::{
     net::SocketAddr,
     os::fd::AsFd,
@@ -13,10 +15,12 @@ use hydrant_conduit::{Error, Rank, Standing};
 use rustc_hash::FxHashSet;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::silence::{PROBE, listener};
 use crate::{
     commands::LinkCommand,
+    inherited::ProviderSockets,
     message::ControlKind,
-    peers::{Peer, Phase},
+    peers::Phase,
     shared::OfiShared,
     socket_address,
     sockets::{self, ListenerState},
@@ -29,14 +33,8 @@ const TICK: Duration = Duration::from_millis(50);
 const RESTLESS: u32 = 4096;
 /// The sleep of the thread while the provider would not let it sleep.
 const NAP: Duration = Duration::from_micros(200);
-/// The part of the patience with a silent peer after which it is spoken to.
-const BEATS: u32 = 8;
-/// The longest time between two messages to an idle peer.
-const BEAT: Duration = Duration::from_secs(1);
 /// How long a rank that failed waits for acknowledgements of its leave.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// How long a link is down before its peer's address is probed, and the time between probes.
-const PROBE: Duration = Duration::from_millis(100);
 
 /// Starts the control thread.
 ///
@@ -50,8 +48,13 @@ pub(crate) fn start(shared: Arc<OfiShared>) -> Result<JoinHandle<()>, Error> {
         .stack_size(256 << 10)
         .spawn(move || {
             let now = Instant::now();
+            let own = own.filter(|_| over_tcp);
             let mut control = LinkControl {
-                own: own.filter(|_| over_tcp),
+                sockets: own.map(|own| ProviderSockets::new(own, shared.peers.addresses())),
+                unmarked: own.is_some(),
+                last_probed: Rank(0),
+                next_mark: now,
+                own,
                 shared,
                 down: FxHashSet::default(),
                 last_check: now,
@@ -68,6 +71,14 @@ pub(crate) fn start(shared: Arc<OfiShared>) -> Result<JoinHandle<()>, Error> {
 
 struct LinkControl {
     shared: Arc<OfiShared>,
+    /// The sockets of the provider, if it is TCP.
+    sockets: Option<ProviderSockets>,
+    /// True if sockets may have been opened that are not marked.
+    unmarked: bool,
+    /// The peer whose address was probed last because it was silent.
+    last_probed: Rank,
+    /// When sockets may be marked again.
+    next_mark: Instant,
     /// This rank's address, if the provider is TCP.
     own: Option<SocketAddr>,
     /// Peers whose link is down.
@@ -98,6 +109,7 @@ impl LinkControl {
             self.run_command(command);
         }
         let now = Instant::now();
+        self.mark_sockets(now);
         let next = self.attend_links(now);
         self.check_peers(now);
         let attended = self.look_after_arrivals();
@@ -136,6 +148,19 @@ impl LinkControl {
         let timeout = Timespec::try_from(timeout).ok();
         // An interrupted sleep just ends early.
         let _ = poll(&mut fds, timeout.as_ref());
+    }
+
+    /// Marks the sockets that were opened, not too often.
+    fn mark_sockets(&mut self, now: Instant) {
+        if let Some(sockets) = self
+            .sockets
+            .as_ref()
+            .filter(|_| self.unmarked && now >= self.next_mark)
+        {
+            self.unmarked = false;
+            self.next_mark = now + TICK;
+            sockets.mark();
+        }
     }
 
     /// Reads the completion queue, unless another thread polled since the last look or sleeps on it. Returns true if one
@@ -219,6 +244,7 @@ impl LinkControl {
                     }
                 }
             }
+            LinkCommand::MarkSockets => self.unmarked = true,
             LinkCommand::Stop => self.stop_at = Some(Instant::now() + self.farewell),
         }
     }
@@ -276,63 +302,6 @@ impl LinkControl {
             self.lose(rank, why, ControlKind::Lost);
         }
         next
-    }
-
-    /// Speaks to peers that were not spoken to lately, and loses those that were not heard for long.
-    fn check_peers(&mut self, now: Instant) {
-        let shared = Arc::clone(&self.shared);
-        let beat = shared
-            .patience
-            .map_or(BEAT, |patience| BEAT.min(patience / BEATS));
-        let since = now.saturating_duration_since(self.last_check);
-        if since < beat / 2 {
-            return;
-        }
-        self.last_check = now;
-        // While this process was stopped, or waited for the system, no peer could be heard.
-        let missed = since.saturating_sub(2 * beat).as_millis() as u64;
-        let now_ms = shared.now_ms();
-        let mut silent = Vec::new();
-        for peer in shared.peers.all_known() {
-            if shared.peers.standings.of(peer.rank) != Standing::Present || peer.rank == shared.rank
-            {
-                continue;
-            }
-            let link = peer.link.lock();
-            if link.phase != Phase::Up {
-                continue;
-            }
-            let (heard, spoken) = peer.times();
-            let heard = (heard + missed).min(now_ms);
-            if missed > 0 {
-                peer.note_heard(heard);
-            }
-            if now_ms.saturating_sub(spoken) >= beat.as_millis() as u64
-                || peer.counts.is_unacknowledged()
-            {
-                let _ = shared.send_counts(peer, &link);
-            }
-            let silence = Duration::from_millis(now_ms.saturating_sub(heard));
-            if shared.patience.is_some_and(|patience| silence >= patience) {
-                silent.push(peer.rank);
-            }
-        }
-        for rank in silent {
-            self.lose(rank, "it does not answer", ControlKind::Lost);
-        }
-        self.watch_next();
-    }
-
-    /// Makes sure that the next rank of the ring is watched, so that some rank sees each death.
-    fn watch_next(&self) {
-        let shared = &self.shared;
-        let (size, own) = (shared.peers.size(), shared.rank.0);
-        let next = (1..size)
-            .map(|step| Rank((own + step) % size))
-            .find(|rank| shared.peers.standings.of(*rank) == Standing::Present);
-        if let Some(Ok(peer)) = next.map(|rank| shared.peer(rank)) {
-            shared.bring_up(peer, &mut peer.link.lock());
-        }
     }
 
     /// Declares a peer lost, and tells all others and the peer.
@@ -402,13 +371,5 @@ impl LinkControl {
             }
         }
         shared.sleepers.wake_all();
-    }
-}
-
-/// Asks whether a peer's process still listens.
-fn listener(shared: &OfiShared, peer: &Peer) -> ListenerState {
-    match socket_address::parse(shared.peers.name(peer.rank)) {
-        Some(address) => sockets::probe(address, PROBE),
-        None => ListenerState::Silent,
     }
 }
