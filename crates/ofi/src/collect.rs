@@ -16,7 +16,7 @@ use crate::{
     context::{OperationName, PostedKind},
     fabric::{Arrival, BATCH},
     message::{self, ControlKind, ReportedCounts, StreamMessage, StreamRole},
-    peers::Phase,
+    peers::{Peer, Phase},
     shared::OfiShared,
     slots::ArrivalSlot,
 };
@@ -183,6 +183,10 @@ fn accept(shared: &OfiShared, message: &StreamMessage<'_>) -> bool {
                 taken: header.taken,
             });
             if message.role == StreamRole::Counts {
+                let missing = header.number.wrapping_sub(peer.counts.received());
+                if header.number != 0 && (1..u32::MAX / 2).contains(&missing) {
+                    note_missing(shared, peer);
+                }
                 // A rank that leaves waits for its acknowledgements, which a broken link may have lost.
                 let has_left = shared.peers.standings.of(peer.rank) != Standing::Present;
                 if has_left && !shared.has_left() {
@@ -193,8 +197,7 @@ fn accept(shared: &OfiShared, message: &StreamMessage<'_>) -> bool {
             let expected = peer.counts.received().wrapping_add(1);
             if header.number != expected {
                 if header.number.wrapping_sub(expected) < u32::MAX / 2 {
-                    tracing::debug!(peer = %peer.rank, "a message is missing");
-                    shared.break_link(peer, &mut peer.link.lock());
+                    note_missing(shared, peer);
                 }
                 return false;
             }
@@ -206,6 +209,13 @@ fn accept(shared: &OfiShared, message: &StreamMessage<'_>) -> bool {
         }
     }
     false
+}
+
+/// Begins a new session, in which the peer sends again what is missing.
+#[cold]
+fn note_missing(shared: &OfiShared, peer: &Peer) {
+    tracing::debug!(peer = %peer.rank, "a message is missing");
+    shared.break_link(peer, &mut peer.link.lock());
 }
 
 /// Returns true for what a rank says at its end, which a rank that counts as lost may say, too.

@@ -28,6 +28,8 @@
 //!   address is probed.
 //! - A refused access breaks the connection, with all operations behind it. So both ranks count messages and writes,
 //!   and tell each other the counts when the connection is back.
+//! - A message that was injected is lost without a word if its connection breaks. So ranks tell each other the number of
+//!   the last message, even if they have nothing else to say.
 //! - Removing a peer's address ends none of its operations: they complete when the peer goes on, even then (2.5.1).
 //!   So sockets are shut down, below the library.
 //! - Its sockets are inherited by children. So they are marked, and children of `fork` close them.

@@ -23,7 +23,8 @@ pub(crate) enum StreamRole {
     Reply = 2,
     /// A message between conduits, in the stream; see [`ControlKind`].
     Control = 3,
-    /// The counts in the header, and nothing else. Without a number.
+    /// The counts in the header, and nothing else. Its number is that of the last message of the stream that was posted,
+    /// or 0.
     Counts = 4,
     /// Asks for a session: see [`session`](crate::session). Without a number.
     Hello = 5,
@@ -92,7 +93,7 @@ pub(crate) struct MessageHeader {
     pub(crate) token: u64,
     /// The sender.
     pub(crate) from: u32,
-    /// The message's number in the stream, from 1; 0 for none.
+    /// The message's number in the stream, from 1; 0 for none. In [`StreamRole::Counts`] that of the last message before.
     pub(crate) number: u32,
     /// The number of the last message of the receiver's stream that the sender has.
     pub(crate) received: u32,

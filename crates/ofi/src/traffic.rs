@@ -157,12 +157,23 @@ impl OfiShared {
         self.break_link(peer, link);
     }
 
-    /// Sends a message without a number, outside the stream. It may be lost.
+    /// Sends a message outside the stream, which has no number. It may be lost.
     pub(crate) fn send_unnumbered(
         &self,
         peer: &Peer,
         role: StreamRole,
         token: u64,
+        payload: &[u8],
+    ) -> PostResult {
+        self.send_outside(peer, role, [token, 0], payload)
+    }
+
+    /// As [`send_unnumbered`](Self::send_unnumbered), with the number of the last message of the stream.
+    fn send_outside(
+        &self,
+        peer: &Peer,
+        role: StreamRole,
+        [token, last]: [u64; 2],
         payload: &[u8],
     ) -> PostResult {
         let Some(mut slot) = self.sends.take() else {
@@ -171,7 +182,7 @@ impl OfiShared {
         let message = Message { payload, ..EMPTY };
         let bytes = self.sends.bytes(&mut slot);
         let len = message::encode(role, self.rank.0, &message, bytes);
-        message::stamp(bytes, token, 0, peer.counts.to_report());
+        message::stamp(bytes, token, last as u32, peer.counts.to_report());
         slot.len = len;
         let (result, _) = self
             .sends
@@ -183,12 +194,14 @@ impl OfiShared {
         result
     }
 
-    /// Sends the counts alone.
+    /// Sends the counts alone, and the number of the last message that was posted. A provider loses messages without a
+    /// word when their connection breaks, and the peer misses the last ones only if it learns of them.
     pub(crate) fn send_counts(&self, peer: &Peer, link: &Link) -> PostResult {
         if link.phase != Phase::Up {
             return PostResult::Busy;
         }
-        self.send_unnumbered(peer, StreamRole::Counts, link.token, &[])
+        let numbers = [link.token, link.posted.into()];
+        self.send_outside(peer, StreamRole::Counts, numbers, &[])
     }
 
     /// Posts an access, or queues it.
