@@ -49,6 +49,14 @@ pub(crate) struct TortureReport {
     failure: Option<String>,
 }
 
+/// Returns the rank whose loss this error reports.
+fn lost_rank(cause: &Error) -> Option<u32> {
+    match cause {
+        Error::PeerLost(rank) => Some(rank.0),
+        _ => None,
+    }
+}
+
 impl TortureReport {
     pub(crate) fn new(
         job: &Job,
@@ -56,10 +64,6 @@ impl TortureReport {
         tally: TortureTally,
         outcome: &Result<()>,
     ) -> Self {
-        let lost = match outcome {
-            Err(Error::PeerLost(rank)) => Some(rank.0),
-            _ => None,
-        };
         let stats = job.registration();
         let settings = job.settings();
         let bucket = settings.bucket.unwrap_or(4096) as u64;
@@ -76,7 +80,7 @@ impl TortureReport {
             sentences: tally.sentences,
             longest: tally.longest.as_secs_f64(),
             longest_what: tally.longest_what,
-            lost,
+            lost: outcome.as_ref().err().and_then(lost_rank),
             registrations: job.counters().registrations,
             refused: stats.map_or(0, |stats| stats.local.failed),
             registered_most: stats.map_or(0, |stats| stats.local.peak * bucket),
@@ -106,6 +110,8 @@ impl TortureReport {
     pub(crate) fn note_after(&mut self, ended: Option<&Error>) {
         self.pinned_after = kernel::pinned();
         if let Some(cause) = ended {
+            // A rank may be lost when the others come to their end.
+            self.lost = self.lost.or_else(|| lost_rank(cause));
             let failure = || format!("{}: {cause}", kind(cause));
             self.failure.get_or_insert_with(failure);
         }

@@ -129,23 +129,67 @@ fn drive(conduit: &dyn Conduit, told: &Told, meet: &Barrier, enough: &AtomicBool
     rounds
 }
 
-#[test]
-fn nothing_is_lost_or_doubled_when_connections_break() {
+/// The options for the loopback interface, whose sockets belong to nobody else. `None` without libfabric.
+fn on_loopback() -> Option<OfiOptions> {
     let options = OfiOptions {
         segment: 1 << 20,
         extents: 64,
-        // The sockets of the loopback interface belong to nobody else.
         interface: "lo".to_owned(),
         ..OfiOptions::default()
     };
-    if let Err(why) = endpoints(&options) {
-        eprintln!("skipped: {why}");
-        assert!(
-            std::env::var_os("HYDRANT_TEST_REQUIRE").is_none(),
-            "libfabric is required"
-        );
+    let Err(why) = endpoints(&options) else {
+        return Some(options);
+    };
+    eprintln!("skipped: {why}");
+    assert!(
+        std::env::var_os("HYDRANT_TEST_REQUIRE").is_none(),
+        "libfabric is required"
+    );
+    None
+}
+
+/// The provider takes a message, its connection is gone, and nothing follows by which the other rank would miss it.
+#[test]
+fn the_last_message_before_a_silence_arrives() {
+    const ROUNDS: usize = 4;
+    let Some(options) = on_loopback() else {
         return;
-    }
+    };
+    ranks::joined(2, |mut bootstrap| {
+        let conduit = attach(&mut bootstrap, &options).expect("a provider of libfabric");
+        let conduit: &dyn Conduit = &conduit;
+        let other = Rank(1 - conduit.rank().0);
+        let log = &mut Log::handling(|delivery, port| {
+            let reply = Message {
+                kind: 1,
+                tag: 2,
+                args: delivery.args,
+                payload: &[],
+            };
+            port.reply(&reply).expect("within the limits");
+        });
+        for round in 0..if other == Rank(1) { ROUNDS } else { 0 } {
+            let request = Message {
+                kind: 1,
+                tag: 1,
+                args: &[round as u64],
+                payload: &[],
+            };
+            break_one(round);
+            let sent = conduit.send(other, &request).expect("the other is there");
+            assert_eq!(sent, Sent::Yes);
+            log.until(conduit, |log| log.replies.len() > round);
+        }
+        conduit.come_to_end(true);
+        log.until(conduit, |_| conduit.has_come_to_end(other));
+    });
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_connections_break() {
+    let Some(options) = on_loopback() else {
+        return;
+    };
     let (told, meet) = (Mutex::new(vec![None; 2]), Barrier::new(3));
     let (enough, broken) = (AtomicBool::new(false), AtomicU32::new(0));
     let rounds = thread::scope(|scope| {

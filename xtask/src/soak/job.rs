@@ -22,7 +22,7 @@ const LIMITS: [(&str, &str); 2] = [("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", 
 const KILLS: u64 = 3;
 const LEAKS: u64 = 4;
 /// The seconds that survivors have to end by themselves: longer than the limit of a hang.
-const GRACE: &str = "150";
+const GRACE: u64 = 150;
 /// The longest time for a driver to release the pages of ended processes. Pages left after that are
 /// reported.
 const RELEASE: Duration = Duration::from_secs(60);
@@ -97,7 +97,15 @@ impl Trial {
             command.envs(LIMITS);
         }
         let ranks = RANKS.to_string();
-        command.args(["run", "--prefix", "none", "--grace", GRACE, "-n", &ranks]);
+        command.args([
+            "run",
+            "--prefix",
+            "none",
+            "--grace",
+            &GRACE.to_string(),
+            "-n",
+            &ranks,
+        ]);
         command.arg(shipped("torture"));
         match self.kind {
             SoakedConduit::Sim => command.args(["--rounds", "40"]),
@@ -173,7 +181,11 @@ impl SoakJob {
             outcome.killed = killed.is_some();
             killed
         });
+        let killed = Instant::now();
         let status = self.wait(&mut outcome);
+        if victim.is_some() && killed.elapsed() >= Duration::from_secs(GRACE) {
+            (outcome.problems).push(format!("survivors did not end within {GRACE} s"));
+        }
         // A process that still has the output open would make the reader wait for ever.
         let left = self.surviving_processes();
         for (pid, name) in &left {
