@@ -271,7 +271,7 @@ impl<'j> Ensemble<'j> {
 
     /// Returns true if there is a bare network, or memory for a bare exchange.
     pub(crate) fn has_bare(&self) -> bool {
-        self.network.is_some() || !self.between_hosts
+        network::is_known(self.job) || !self.between_hosts
     }
 
     /// A row in nanoseconds, with the spread of the samples between hosts.

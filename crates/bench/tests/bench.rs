@@ -250,6 +250,31 @@ fn mpich_and_openmpi_have_figures_in_each_row_that_they_measure() {
     }
 }
 
+/// Only ranks 0 and 1 have an end of the bare network, and yet all four measure the same.
+#[test]
+fn collectives_of_four_ranks_are_measured_over_libfabric() {
+    if let Err(why) = hydrant::settings::fabric_endpoints(&hydrant::Settings::new()) {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let rows = rows(&[
+        "collectives",
+        "-n",
+        "4",
+        "--conduit",
+        "ofi",
+        "--quick",
+        "--reps",
+        "1",
+        "--format",
+        "json",
+    ]);
+    assert!(
+        rows.iter().all(|row| row["reference"].as_f64().is_some()),
+        "{rows:?}"
+    );
+}
+
 /// No bare network exists here, so misses have no round trips as reference.
 #[test]
 fn puts_and_gets_are_measured_where_memory_is_registered() {

@@ -11,6 +11,7 @@ use super::{round_trip, written};
 use crate::beside;
 use crate::ensemble::{BesideBare, Ensemble};
 use crate::measure::Side;
+use crate::network;
 use crate::row::Goal;
 
 /// Up to this size a collective costs its messages, above it its bytes.
@@ -162,12 +163,14 @@ fn compare(
     mut operation: impl FnMut(u64) -> hydrant::Result<()>,
 ) -> hydrant::Result<()> {
     let mut turn = 0;
+    // The same on every rank, also on ranks without the bare network.
+    let has_network = network::is_known(e.job);
     let room = least.copied.max(least.added);
     let (from, mut to) = (touched(room), touched(room));
     let mut bare = |count| {
         if bytes <= SHORT {
             round_trip(e, &mut turn, bytes, count)
-        } else if e.network.is_some() {
+        } else if has_network {
             written(e, bytes, count)
         } else {
             e.timed(count, |_| {
@@ -181,7 +184,7 @@ fn compare(
     };
     let what = format!("{case}, {bytes} bytes");
     let mut ours = |count| e.timed(count, &mut operation);
-    let outcome = if !e.has_bare() || bytes <= SHORT || e.network.is_some() {
+    let outcome = if !e.has_bare() || bytes <= SHORT || has_network {
         e.beside_bare(&what, &mut bare, &mut ours)?
     } else {
         // One after the other: the copies of one side would fill the caches with memory that the
