@@ -14,6 +14,10 @@ pub(crate) const PARTNER: Rank = Rank(1);
 /// The bytes on each side of the bare network's operations: the longest operation.
 pub(crate) const LARGEST: usize = 16 << 20;
 
+/// The sizes whose bandwidth is measured, with as many operations in flight as fill the largest
+/// size.
+pub(crate) const BULK: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
+
 /// The words of the longest address of an end.
 const ADDRESS_WORDS: usize = hydrant_ofi::BareEndpoint::ADDRESS_WORDS;
 

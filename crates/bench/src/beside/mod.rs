@@ -8,7 +8,7 @@ mod mpi;
 mod rows;
 
 use crate::args::Bench;
-use crate::cases::registered::BULK;
+use crate::network::BULK;
 use crate::suite::Suite;
 
 pub(super) use mpi::{MpiError, MpiRequest, Programs};

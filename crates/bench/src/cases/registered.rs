@@ -15,13 +15,9 @@ use super::{attend, round_trip};
 use crate::ensemble::Ensemble;
 use crate::error::BenchError;
 use crate::measure::{Side, median};
-use crate::network::{self, BareNetwork, LARGEST, PARTNER};
+use crate::network::{self, BULK, BareNetwork, LARGEST, PARTNER};
 use crate::row::{Goal, Row};
 use crate::timing::Timing;
-
-/// The sizes whose bandwidth is measured, with as many operations in flight as fill the largest
-/// size.
-pub(crate) const BULK: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
 
 /// The most operations in flight.
 const AT_ONCE: usize = 16;
