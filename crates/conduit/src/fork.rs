@@ -34,7 +34,7 @@ static NUMBER: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const BEFORE).cast_mu
 /// has the number of an ancestor.
 static NEXT: AtomicU64 = AtomicU64::new(FIRST + 1);
 /// Functions that run in a child at once.
-static HOOKS: [AtomicPtr<()>; 4] = [const { AtomicPtr::new(ptr::null_mut()) }; 4];
+static HOOKS: [AtomicPtr<()>; 8] = [const { AtomicPtr::new(ptr::null_mut()) }; 8];
 
 /// The process that created an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +98,7 @@ pub fn is_child() -> bool {
 /// the child lacks may hold locks. A second registration of the same hook does nothing.
 ///
 /// # Panics
-/// If there are more than four hooks. This workspace's crates have fewer.
+/// If there are more than eight hooks. This workspace's crates have fewer.
 pub fn in_child(hook: fn()) {
     prepared();
     let hook: *mut () = (hook as *const ()).cast_mut();
