@@ -265,6 +265,10 @@ static void rma(struct what *w, const struct plan *plan)
     w->at_once = w->bytes == 8 ? 1 : FIELD / w->bytes < WINDOW ? FIELD / w->bytes : WINDOW;
     measure_of(w->at_once, w->bytes == 8 ? "put, hit" : "put bandwidth, hit", put, w, plan);
     measure_of(w->at_once, w->bytes == 8 ? "get, hit" : "get bandwidth, hit", get, w, plan);
+    if (w->bytes == 8) {
+        w->at_once = 64;
+        measure_of(w->at_once, "64 puts in a scope, each", put, w, plan);
+    }
     MPI_Win_unlock_all(w->field);
     MPI_Win_free(&w->field);
     free(w->window[0]);

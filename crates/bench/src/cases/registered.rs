@@ -22,6 +22,9 @@ use crate::timing::Timing;
 /// The most operations in flight.
 const AT_ONCE: usize = 16;
 
+/// The puts of a batch.
+const BATCH: usize = 64;
+
 /// Words in a row of the strided accesses, and words from one row to the next.
 const ROW: usize = 8;
 const STRIDE: usize = 16;
@@ -40,6 +43,9 @@ const STEP: usize = 6151;
 
 /// The accepted factors over a bare write and read of a word on a hit.
 const HIT: [f64; 2] = [1.03, 1.05];
+
+/// The accepted factor over bare writes in a batch.
+const BATCHED: f64 = 1.1;
 
 /// The accepted factors over a bare round trip for a put and a get on a miss.
 const MISS: [f64; 2] = [3.0, 3.5];
@@ -119,7 +125,28 @@ impl Registered<'_> {
             self.e
                 .timed(count, |_| field.get(PARTNER, 0, black_box(&mut into[..1])))
         })?;
-        for (case, medians, goal) in [("put, hit", put, to_put), ("get, hit", get, to_get)] {
+        let batch = self.compare(
+            "puts in a scope",
+            [8, BATCH],
+            BareAccess::Write,
+            &mut |count| {
+                let from = &one.borrow()[0];
+                self.e.timed(count, |_| {
+                    e.job.scope(|scope| {
+                        for (index, word) in from[..BATCH].chunks(1).enumerate() {
+                            scope.put(field, PARTNER, index, black_box(word))?;
+                        }
+                        Ok(())
+                    })
+                })
+            },
+        )?;
+        let to_batch = e.uncrowded(Goal::AtMostTimes(BATCHED));
+        for (case, medians, goal) in [
+            ("put, hit", put, to_put),
+            ("get, hit", get, to_get),
+            ("64 puts in a scope, each", batch, to_batch),
+        ] {
             if let Some((ours, bare)) = medians {
                 let row = e.timed_row("rma", case, &ours).bytes(8);
                 let row = bare.map_or(row.clone(), |bare| row.against(bare).goal_if(goal));

@@ -166,6 +166,10 @@ unsafe impl Forward for Layer {
         self.inner.deregister(key)
     }
 
+    unsafe fn deregister_unused(&self, key: Key) -> Result<(), Error> {
+        Forward::deregister(self, key)
+    }
+
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
         let Access {
             peer, local, len, ..

@@ -162,6 +162,10 @@ unsafe impl Forward for Layer {
         self.inner.deregister(key)
     }
 
+    unsafe fn deregister_unused(&self, key: Key) -> Result<(), Error> {
+        Forward::deregister(self, key)
+    }
+
     fn poll(&self, sink: &mut dyn Sink) -> usize {
         self.tell(sink) + self.inner.poll(sink)
     }

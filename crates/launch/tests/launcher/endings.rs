@@ -79,7 +79,7 @@ pub(crate) fn grace() {
         "the job's status is 4",
     );
     assert!(
-        err(&output).contains("ranks 0, 2-3 did not end by themselves"),
+        err(&output).contains("SIGTERM to ranks 0, 2-3, still running"),
         "{}",
         err(&output)
     );
@@ -92,7 +92,7 @@ pub(crate) fn stubborn() {
     ends_with(
         &mut shell(&["-n", "2", "--grace", "0.1"], script),
         4,
-        "rank 0 did not end: SIGKILL",
+        "SIGKILL to rank 0, still running",
     );
 }
 

@@ -243,7 +243,7 @@ pub(crate) fn failures() {
     );
     let text = err(&output);
     assert!(
-        text.contains("ranks 0-1, 3 did not end by themselves"),
+        text.contains("SIGTERM to ranks 0-1, 3, still running"),
         "{text}"
     );
     ends_with(
@@ -255,7 +255,7 @@ pub(crate) fn failures() {
     ends_with(
         &mut shell.script("a,b", 2, &["--grace", "0.1"], stubborn),
         4,
-        "rank 0 did not end: SIGKILL",
+        "SIGKILL to rank 0, still running",
     );
     // A rank that ends fails the fence of ranks on other hosts.
     ends_with(
@@ -299,7 +299,7 @@ pub(crate) fn unreachable() {
             &["sh", "-c", "exit 0"],
         ),
         125,
-        "host a, of rank 0, could not be reached",
+        "the remote shell `/no/such/shell` cannot be used",
     );
     let other = Shell::lying("version");
     ends_with(
@@ -361,7 +361,7 @@ pub(crate) fn killed_agent() {
         assert!(text.contains(why), "{text}");
         assert_eq!(output.status.code(), Some(137), "{text}");
         assert!(text.contains("host b, of ranks 2-3, was lost"), "{text}");
-        let rest = "ranks 0-1 did not end by themselves";
+        let rest = "SIGTERM to ranks 0-1, still running";
         assert!(text.contains(rest), "{text}");
         until(|| places.iter().all(|place| !is_alive(&place[1])));
     }

@@ -79,7 +79,7 @@ pub(crate) fn deaf_to_the_end() {
             "{signal}: {}",
             err(&output)
         );
-        let message = "ranks 0-1 did not end: SIGKILL";
+        let message = "SIGKILL to ranks 0-1, still running";
         assert!(err(&output).contains(message), "{signal}: {}", err(&output));
     }
     // Ranks on hosts behave the same.
