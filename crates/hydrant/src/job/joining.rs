@@ -1,4 +1,4 @@
-//! What all ranks must have alike before they attach to a network.
+//! The version and the settings that all ranks must share before they attach to a network.
 //!
 //! Ranks of different networks wait for each other, or fail with what looks like a fault of the network. So each rank
 //! compares its version and the settings that choose the network with those of rank 0 first.
