@@ -117,7 +117,12 @@ impl Ofi {
         // The slot becomes free once nobody accesses the memory any more.
         drop(region);
         if was_registered {
-            fence();
+            if self.shared.peers.standings.of(peer) == Standing::Lost {
+                // Nobody answers a fence, or has reported the end of its accesses.
+                self.shared.cut_off_all();
+            } else {
+                fence();
+            }
         }
         drop(slot);
         Ok(())
@@ -181,7 +186,8 @@ impl Ofi {
 // SAFETY: 1. An operation ends by its completion. If its peer ended, the connection is shut down, and its operations with
 //            the provider end by their completion, too. Tickets count up.
 //         2. The provider checks key, range and access when an access begins. `deregister` ends the key, and waits until
-//            accesses that began before have landed. Of `deregister_unused` the caller promises that there are none.
+//            accesses that began before have landed. Of `deregister_unused` the caller promises that there are none. A peer is
+//            cut off before it counts as lost, and all are if this rank does.
 //         3. `window` returns the one segment, and `decommit` checks that the range lies in it.
 //         4. These values come from `shared`, where they never change.
 unsafe impl Conduit for Ofi {

@@ -61,12 +61,12 @@ impl ProviderSockets {
             let Some(inode) = inode(descriptor) else {
                 continue;
             };
-            if noted.load(Relaxed) == inode || !self.has(descriptor) {
+            // SAFETY: the descriptor was open a moment ago. If it was closed since, the calls fail. If its number has a
+            // new owner, no program that this process starts inherits that one.
+            let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
+            if noted.load(Relaxed) == inode || !self.has(socket) {
                 continue;
             }
-            // SAFETY: the descriptor was one of these sockets a moment ago. If it was closed since, the call fails. If
-            // its number has a new owner, no program that this process starts inherits that one.
-            let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
             if fcntl_setfd(socket, FdFlags::CLOEXEC).is_ok() {
                 noted.store(inode, SeqCst);
                 END.fetch_max(descriptor as usize + 1, SeqCst);
@@ -75,9 +75,9 @@ impl ProviderSockets {
     }
 
     /// Returns true for the endpoint's own socket, and for a connection that it accepted or made.
-    fn has(&self, descriptor: RawFd) -> bool {
-        let [local, remote] = sockets::addresses(descriptor);
-        local.is_some_and(|local| local.port() == self.own.port())
+    fn has(&self, socket: BorrowedFd<'_>) -> bool {
+        let [local, remote] = sockets::addresses(socket);
+        local.is_some_and(|local| sockets::is_of(local, self.own))
             || remote.is_some_and(|remote| self.peers.contains(&remote))
     }
 }

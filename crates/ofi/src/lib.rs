@@ -12,7 +12,8 @@
 //! - `table` holds the registered extents, `keys` their names.
 //! - `session` proves the job's secret; `message` is the format of messages.
 //! - `peers` owns the link to each peer, the counts of messages, and each rank's standing.
-//! - `shared` composes all of these. `traffic` posts, `handshake` begins and resumes sessions, `fence` waits for peers.
+//! - `shared` composes all of these. `traffic` posts, `handshake` begins and resumes sessions, `fence` waits for peers,
+//!   `cut` ends what lost peers still write.
 //! - `collect` reads the completion queue into `arrivals`; `inbox` delivers them.
 //! - `control` is the thread that makes sessions and watches peers. `inherited` keeps children from holding sockets.
 //! - `conduit` is the type that users of the crate hold. `bare` is the network without it, for benchmarks.
@@ -46,6 +47,7 @@ mod commands;
 mod conduit;
 mod context;
 mod control;
+mod cut;
 mod fabric;
 mod fence;
 mod ffi;

@@ -70,6 +70,8 @@ pub(crate) struct OfiShared {
     /// Counts polls and sleeps, so that the control thread knows whether anybody looks after arrivals.
     pub(crate) attention: AtomicU64,
     left: AtomicBool,
+    /// True once all peers were cut off.
+    pub(crate) is_alone: Mutex<bool>,
     pub(crate) table: RegionTable,
     pub(crate) accesses: AccessPool,
     pub(crate) sends: SendBuffers,
@@ -131,6 +133,7 @@ impl OfiShared {
             fences: AtomicU64::new(0),
             attention: AtomicU64::new(0),
             left: AtomicBool::new(false),
+            is_alone: Mutex::new(false),
             table: parts.table,
             accesses: AccessPool::new(),
             sends: parts.sends,

@@ -8,37 +8,58 @@
 use std::{
     io,
     net::{SocketAddr, TcpStream},
-    os::fd::{BorrowedFd, RawFd},
+    os::fd::{AsFd, BorrowedFd, RawFd},
     time::Duration,
 };
 
-use rustix::net::{Shutdown, SocketAddrAny, getpeername, getsockname, shutdown};
+use rustix::{
+    io::fcntl_dupfd_cloexec,
+    net::{
+        Shutdown, SocketAddrAny, SocketType, connect_unspec, getpeername, getsockname, shutdown,
+        sockopt::socket_type,
+    },
+};
 
 /// Ends the connections between this rank's endpoint at `own` and the endpoint at `peer`: those that this process made,
 /// and those from the peer's host that it accepted. Connections of other ranks on that host may be among the latter.
-/// They begin again.
+/// They begin again. Data that has arrived and was not read is thrown away.
 pub(crate) fn end_connections(own: SocketAddr, peer: SocketAddr) {
+    let is_between = |socket: BorrowedFd<'_>| {
+        let [Some(local), Some(remote)] = addresses(socket) else {
+            return false;
+        };
+        remote == peer || is_of(local, own) && remote.ip() == peer.ip()
+    };
     for descriptor in descriptors() {
-        let [Some(local), Some(remote)] = addresses(descriptor) else {
+        // SAFETY: the descriptor was open a moment ago. If it was closed since, the calls fail.
+        let found = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        if !is_between(found) {
+            continue;
+        }
+        // The number may have a new owner by now. A copy of the descriptor stays what it is.
+        let Ok(socket) = fcntl_dupfd_cloexec(found, 0) else {
             continue;
         };
-        let made = remote == peer;
-        let accepted = local.port() == own.port() && remote.ip() == peer.ip();
-        if made || accepted {
-            // SAFETY: the descriptor was such a connection a moment ago. If it was closed since, the call fails.
-            let _ = shutdown(
-                unsafe { BorrowedFd::borrow_raw(descriptor) },
-                Shutdown::Both,
-            );
+        if is_between(socket.as_fd()) {
+            // A socket that is only shut down still hands out what it holds.
+            let _ = connect_unspec(&socket);
+            // Now the provider sees the end of the connection.
+            let _ = shutdown(&socket, Shutdown::Both);
         }
     }
 }
 
-/// Returns the own address of a socket and that of the other side, as far as it has them.
-pub(crate) fn addresses(descriptor: RawFd) -> [Option<SocketAddr>; 2] {
-    // SAFETY: the descriptor was open a moment ago. If it was closed since, the calls fail. If its number has a new
-    // owner, the addresses are that one's.
-    let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
+/// Returns true if a socket with this address is at the endpoint `own`.
+pub(crate) fn is_of(local: SocketAddr, own: SocketAddr) -> bool {
+    (local.ip(), local.port()) == (own.ip(), own.port())
+}
+
+/// Returns the own address of a TCP socket and that of the other side, as far as it has them.
+pub(crate) fn addresses(socket: BorrowedFd<'_>) -> [Option<SocketAddr>; 2] {
+    // A program's datagram socket may have the same port.
+    if socket_type(socket) != Ok(SocketType::STREAM) {
+        return [None; 2];
+    }
     let local = getsockname(socket).ok().and_then(internet);
     let remote = getpeername(socket).ok().flatten().and_then(internet);
     [local, remote]

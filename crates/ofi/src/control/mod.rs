@@ -41,14 +41,12 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// # Errors
 /// [`Error::System`].
 pub(crate) fn start(shared: Arc<OfiShared>) -> Result<JoinHandle<()>, Error> {
-    let own = socket_address::parse(shared.peers.name(shared.rank));
-    let over_tcp = shared.fabric.offer().provider().starts_with("tcp");
+    let own = shared.own_address();
     thread::Builder::new()
         .name(format!("hydrant-ofi-{}", shared.rank))
         .stack_size(256 << 10)
         .spawn(move || {
             let now = Instant::now();
-            let own = own.filter(|_| over_tcp);
             let mut control = LinkControl {
                 sockets: own.map(|own| ProviderSockets::new(own, shared.peers.addresses())),
                 unmarked: own.is_some(),
@@ -328,10 +326,14 @@ impl LinkControl {
         }
     }
 
-    /// Marks a peer as lost.
+    /// Marks a peer as lost, once nothing of it lands here any more.
     fn end(&mut self, rank: Rank) {
-        let shared = &self.shared;
-        if rank != shared.rank && shared.peers.standings.end(rank, false) {
+        let shared = Arc::clone(&self.shared);
+        if rank == shared.rank || shared.peers.standings.of(rank) != Standing::Present {
+            return;
+        }
+        shared.cut_off([rank]);
+        if shared.peers.standings.end(rank, false) {
             self.down.remove(&rank.0);
             self.end_operations(rank, Phase::Ended);
         }
@@ -362,8 +364,9 @@ impl LinkControl {
             for index in waiting {
                 shared.finish(index, Err(Error::PeerLost(rank)));
             }
-            // The provider ends operations only with their connection.
-            if (is_busy || best == Phase::Ended)
+            // The provider ends operations only with their connection. That of a lost peer was cut off before.
+            if is_busy
+                && best != Phase::Ended
                 && let (Some(own), Some(there)) =
                     (self.own, socket_address::parse(shared.peers.name(rank)))
             {

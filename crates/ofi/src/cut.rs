@@ -1,0 +1,63 @@
+//! The end of what lost peers still write.
+//!
+//! A software provider looks at the key of a write when it begins, and stores the data as it arrives. So megabytes may
+//! be on their way when a peer is lost, and would land in memory that was taken back and is in use again. Nobody answers
+//! a fence then. So the connections end before the peer counts as lost.
+
+use std::net::SocketAddr;
+
+use hydrant_conduit::Rank;
+
+use crate::{commands::LinkCommand, peers::Phase, shared::OfiShared, socket_address, sockets};
+
+/// The reads of the completion queue in which the provider sees that connections have ended.
+const LAST_LOOKS: u32 = 4;
+
+impl OfiShared {
+    /// Returns this rank's address if the provider is TCP.
+    pub(crate) fn own_address(&self) -> Option<SocketAddr> {
+        let over_tcp = self.fabric.offer().provider().starts_with("tcp");
+        socket_address::parse(self.peers.name(self.rank)).filter(|_| over_tcp)
+    }
+
+    /// Ends the links to peers and their connections. Waits until the provider has seen that, so that nothing that they
+    /// wrote lands afterwards.
+    pub(crate) fn cut_off(&self, ranks: impl IntoIterator<Item = Rank>) {
+        let own = self.own_address();
+        let mut any = false;
+        for rank in ranks {
+            let Some(peer) = self.peers.known(rank.0) else {
+                continue;
+            };
+            {
+                let mut link = peer.link.lock();
+                // No session begins from now on, so that the peer posts nothing more.
+                link.phase = Phase::Ended;
+                link.resumption = None;
+                link.pending = None;
+            }
+            if let (Some(own), Some(there)) = (own, socket_address::parse(self.peers.name(rank))) {
+                sockets::end_connections(own, there);
+                any = true;
+            }
+        }
+        if any {
+            let mut collector = self.collector.lock();
+            for _ in 0..LAST_LOOKS {
+                collector.collect(self, true);
+            }
+        }
+    }
+
+    /// Cuts off all peers, once, because this rank counts as lost to them and none answers it any more.
+    pub(crate) fn cut_off_all(&self) {
+        let mut is_done = self.is_alone.lock();
+        if !*is_done {
+            let others = (0..self.peers.size()).map(Rank);
+            self.cut_off(others.filter(|rank| *rank != self.rank));
+            *is_done = true;
+            // The operations that wait end, too.
+            self.commands.push(LinkCommand::LoseAll);
+        }
+    }
+}
