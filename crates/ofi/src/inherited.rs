@@ -28,8 +28,10 @@ use crate::sockets;
 const MOST: usize = 1 << 16;
 
 /// The inode of each descriptor that is a socket of a provider; 0 for none. A number may get another owner, the inode
-/// may not.
+/// may not. Files on other file systems may have the same inode.
 static INODES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+/// The device of the kernel's file system of sockets.
+static DEVICE: AtomicU64 = AtomicU64::new(0);
 /// No descriptor from this number on has an inode in the list.
 static END: AtomicUsize = AtomicUsize::new(0);
 
@@ -58,16 +60,18 @@ impl ProviderSockets {
             else {
                 continue;
             };
-            let Some(inode) = inode(descriptor) else {
+            let Some(Identity { device, inode }) = identity(descriptor) else {
                 continue;
             };
             // SAFETY: the descriptor was open a moment ago. If it was closed since, the calls fail. If its number has a
             // new owner, no program that this process starts inherits that one.
             let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
-            if noted.load(Relaxed) == inode || !self.has(socket) {
+            let is_marked = noted.load(Relaxed) == inode && DEVICE.load(Relaxed) == device;
+            if is_marked || !self.has(socket) {
                 continue;
             }
             if fcntl_setfd(socket, FdFlags::CLOEXEC).is_ok() {
+                DEVICE.store(device, SeqCst);
                 noted.store(inode, SeqCst);
                 END.fetch_max(descriptor as usize + 1, SeqCst);
             }
@@ -82,20 +86,94 @@ impl ProviderSockets {
     }
 }
 
-/// Returns the inode of a descriptor that is open.
-fn inode(descriptor: RawFd) -> Option<u64> {
-    // SAFETY: the call fails if the descriptor is not open. The inode tells whose it is.
+/// What no two open files share.
+#[derive(PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// Returns the identity of a descriptor that is open.
+fn identity(descriptor: RawFd) -> Option<Identity> {
+    // SAFETY: the call fails if the descriptor is not open. The identity tells whose it is.
     let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    fstat(file).ok().map(|of| of.st_ino)
+    fstat(file).ok().map(|of| Identity {
+        device: of.st_dev,
+        inode: of.st_ino,
+    })
 }
 
 /// Closes the marked sockets in a child of `fork`, which has no job. Only system calls are made.
 fn close_in_child() {
+    let device = DEVICE.load(SeqCst);
     for (descriptor, noted) in (0..).zip(&INODES[..END.load(SeqCst)]) {
-        let marked = noted.swap(0, SeqCst);
-        if marked != 0 && inode(descriptor) == Some(marked) {
+        let inode = noted.swap(0, SeqCst);
+        if inode != 0 && identity(descriptor) == Some(Identity { device, inode }) {
             // SAFETY: the inode says that it is still the provider's socket. The child does nothing with the provider.
             unsafe { close(descriptor) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        net::{TcpListener, UdpSocket},
+        os::fd::{AsFd, AsRawFd},
+    };
+
+    use rustix::io::fcntl_getfd;
+
+    use super::*;
+
+    fn is_marked(socket: impl AsFd) -> bool {
+        fcntl_getfd(socket).is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC))
+    }
+
+    /// Returns true if a child of `fork` has this descriptor.
+    fn child_has(descriptor: RawFd) -> bool {
+        // SAFETY: the child makes system calls and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: the call changes nothing.
+            let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+            // SAFETY: the call ends the child.
+            unsafe { libc::_exit(i32::from(flags < 0)) };
+        }
+        let mut status = -1;
+        // SAFETY: the status is a local variable.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        status == 0
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has no other process")]
+    fn children_lack_the_sockets_of_the_provider_alone() {
+        let open = |socket: &dyn AsFd| {
+            fcntl_setfd(socket.as_fd(), FdFlags::empty()).expect("an open socket");
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let own = listener.local_addr().expect("an address");
+        // Sockets of the program may have the same port.
+        let elsewhere = TcpListener::bind(("127.0.0.2", own.port())).expect("another address");
+        let datagrams = UdpSocket::bind(own).expect("another protocol");
+        for socket in [&listener as &dyn AsFd, &elsewhere, &datagrams] {
+            open(socket);
+        }
+        ProviderSockets::new(own, std::iter::empty()).mark();
+        assert!(is_marked(&listener) && !child_has(listener.as_raw_fd()));
+        // A file has the number that a socket had, and its inode by chance.
+        let file = File::open("/proc/self/exe").expect("a program");
+        let place = &INODES[file.as_raw_fd() as usize];
+        place.store(identity(file.as_raw_fd()).expect("a file").inode, SeqCst);
+        END.fetch_max(file.as_raw_fd() as usize + 1, SeqCst);
+        assert!(child_has(file.as_raw_fd()));
+        for (socket, descriptor) in [
+            (&elsewhere as &dyn AsFd, elsewhere.as_raw_fd()),
+            (&datagrams, datagrams.as_raw_fd()),
+        ] {
+            assert!(!is_marked(socket) && child_has(descriptor));
         }
     }
 }
