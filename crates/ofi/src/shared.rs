@@ -144,7 +144,12 @@ impl OfiShared {
 
     /// Returns the time since the job began, in milliseconds.
     pub(crate) fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+        self.ms_at(Instant::now())
+    }
+
+    /// Returns the time from the begin of the job until `time`, in milliseconds.
+    pub(crate) fn ms_at(&self, time: Instant) -> u64 {
+        time.saturating_duration_since(self.started).as_millis() as u64
     }
 
     pub(crate) fn ticket(&self) -> Ticket {

@@ -15,15 +15,10 @@ use hydrant_conduit::{Error, Rank, Standing};
 use rustc_hash::FxHashSet;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use self::silence::{PROBE, listener};
+use self::silence::{PROBE, ProbeTurn};
 use crate::{
-    commands::LinkCommand,
-    inherited::ProviderSockets,
-    message::ControlKind,
-    peers::Phase,
-    shared::OfiShared,
-    socket_address,
-    sockets::{self, ListenerState},
+    commands::LinkCommand, inherited::ProviderSockets, message::ControlKind, peers::Phase,
+    shared::OfiShared, socket_address, sockets,
 };
 
 /// The longest sleep of the thread while others look after arrivals.
@@ -50,11 +45,13 @@ pub(crate) fn start(shared: Arc<OfiShared>) -> Result<JoinHandle<()>, Error> {
             let mut control = LinkControl {
                 sockets: own.map(|own| ProviderSockets::new(own, shared.peers.addresses())),
                 unmarked: own.is_some(),
-                last_probed: Rank(0),
+                silent_turn: ProbeTurn::default(),
+                down_turn: ProbeTurn::default(),
                 next_mark: now,
                 own,
                 shared,
                 down: FxHashSet::default(),
+                last_step: now,
                 last_check: now,
                 next_probe: now + PROBE,
                 restless: 0,
@@ -73,14 +70,17 @@ struct LinkControl {
     sockets: Option<ProviderSockets>,
     /// True if sockets may have been opened that are not marked.
     unmarked: bool,
-    /// The peer whose address was probed last because it was silent.
-    last_probed: Rank,
+    /// Whose turn it is to be probed, of the peers that are silent and of those whose link is down.
+    silent_turn: ProbeTurn,
+    down_turn: ProbeTurn,
     /// When sockets may be marked again.
     next_mark: Instant,
     /// This rank's address, if the provider is TCP.
     own: Option<SocketAddr>,
     /// Peers whose link is down.
     down: FxHashSet<u32>,
+    /// When the last step began.
+    last_step: Instant,
     /// When peers were last checked.
     last_check: Instant,
     next_probe: Instant,
@@ -106,7 +106,9 @@ impl LinkControl {
         for command in self.shared.commands.take_all() {
             self.run_command(command);
         }
+        // All decisions of a step are about this time, also if the process is stopped meanwhile.
         let now = Instant::now();
+        self.forgive_silence(now);
         self.mark_sockets(now);
         let next = self.attend_links(now);
         self.check_peers(now);
@@ -268,36 +270,34 @@ impl LinkControl {
     fn attend_links(&mut self, now: Instant) -> Option<Instant> {
         let shared = Arc::clone(&self.shared);
         let mut next: Option<Instant> = None;
-        let mut lost = Vec::new();
+        let (mut lost, mut suspects) = (Vec::new(), Vec::new());
         let probes = now >= self.next_probe;
         self.down.retain(|rank| {
             let Some(peer) = shared.peers.known(*rank) else {
                 return false;
             };
-            let mut guard = peer.link.lock();
-            let link = &mut *guard;
+            let link = &mut *peer.link.lock();
             if link.phase != Phase::Down {
                 return false;
             }
             let down = now.saturating_duration_since(link.down_since);
             if shared.patience.is_some_and(|patience| down >= patience) {
-                lost.push((peer.rank, "it cannot be reached"));
+                lost.push(peer.rank);
             } else if probes && down >= PROBE {
-                drop(guard);
-                if self.own.is_some() && listener(&shared, peer) == ListenerState::Gone {
-                    lost.push((peer.rank, "nothing listens at its address any more"));
-                }
-                return true;
+                suspects.push(peer.rank);
             }
             let again = shared.ask(peer, link, now).unwrap_or(now + TICK);
             next = Some(next.map_or(again, |next| next.min(again)));
             true
         });
+        for rank in lost {
+            self.lose(rank, "it cannot be reached", ControlKind::Lost);
+        }
         if probes {
             self.next_probe = now + PROBE;
-        }
-        for (rank, why) in lost {
-            self.lose(rank, why, ControlKind::Lost);
+            suspects.sort_unstable();
+            let turn = std::mem::take(&mut self.down_turn);
+            self.down_turn = self.probe(suspects, turn);
         }
         next
     }

@@ -25,21 +25,43 @@ const SUSPICION: u32 = 2;
 /// The longest time between two messages to an idle peer.
 const BEAT: Duration = Duration::from_secs(1);
 
+/// The peer that was probed last.
+#[derive(Default)]
+pub(super) struct ProbeTurn(Rank);
+
 impl LinkControl {
+    /// Counts no silence while this process was stopped, or waited for the system: no peer could be heard then.
+    pub(super) fn forgive_silence(&mut self, now: Instant) {
+        let since = now.saturating_duration_since(self.last_step);
+        self.last_step = now;
+        let missed = since.saturating_sub(2 * self.beat());
+        if missed.is_zero() {
+            return;
+        }
+        let now_ms = self.shared.ms_at(now);
+        for peer in self.shared.peers.all_known() {
+            let mut link = peer.link.lock();
+            link.down_since = now.min(link.down_since + missed);
+            let (heard, _) = peer.times();
+            peer.note_heard(heard.max(now_ms.min(heard + missed.as_millis() as u64)));
+        }
+    }
+
+    /// The time between two messages to an idle peer.
+    fn beat(&self) -> Duration {
+        let patience = self.shared.patience;
+        patience.map_or(BEAT, |patience| BEAT.min(patience / BEATS))
+    }
+
     /// Speaks to peers that were not spoken to lately, and loses those that were not heard for long.
     pub(super) fn check_peers(&mut self, now: Instant) {
         let shared = Arc::clone(&self.shared);
-        let beat = shared
-            .patience
-            .map_or(BEAT, |patience| BEAT.min(patience / BEATS));
-        let since = now.saturating_duration_since(self.last_check);
-        if since < beat / 2 {
+        let beat = self.beat();
+        if now.saturating_duration_since(self.last_check) < beat / 2 {
             return;
         }
         self.last_check = now;
-        // While this process was stopped, or waited for the system, no peer could be heard.
-        let missed = since.saturating_sub(2 * beat).as_millis() as u64;
-        let now_ms = shared.now_ms();
+        let now_ms = shared.ms_at(now);
         let (mut silent, mut suspects) = (Vec::new(), Vec::new());
         for peer in shared.peers.all_known() {
             if shared.peers.standings.of(peer.rank) != Standing::Present || peer.rank == shared.rank
@@ -51,10 +73,6 @@ impl LinkControl {
                 continue;
             }
             let (heard, spoken) = peer.times();
-            let heard = (heard + missed).min(now_ms);
-            if missed > 0 {
-                peer.note_heard(heard);
-            }
             if now_ms.saturating_sub(spoken) >= beat.as_millis() as u64
                 || peer.counts.is_unacknowledged()
             {
@@ -70,22 +88,24 @@ impl LinkControl {
         for rank in silent {
             self.lose(rank, "it does not answer", ControlKind::Lost);
         }
-        self.probe_suspects(suspects);
+        let turn = std::mem::take(&mut self.silent_turn);
+        self.silent_turn = self.probe(suspects, turn);
         self.watch_next();
     }
 
-    /// Loses the peers that missed a beat because their processes ended. The provider says nothing of that.
-    fn probe_suspects(&mut self, mut suspects: Vec<Rank>) {
-        if self.own.is_none() || suspects.is_empty() {
-            return;
+    /// Loses the peers, in the order of ranks, whose processes ended. The provider says nothing of that. A host that does
+    /// not answer uses up the time for a step, so that this rank goes on speaking to the others. Then it is the next
+    /// peer's turn in the next step.
+    pub(super) fn probe(&mut self, mut suspects: Vec<Rank>, mut turn: ProbeTurn) -> ProbeTurn {
+        if self.own.is_none() {
+            return turn;
         }
-        // The first is the one after the last that was probed, because a host that does not answer uses up the time.
-        let first = suspects.partition_point(|rank| *rank <= self.last_probed);
+        let first = suspects.partition_point(|rank| *rank <= turn.0);
         suspects.rotate_left(first);
         let shared = Arc::clone(&self.shared);
         let begun = Instant::now();
         for rank in suspects {
-            self.last_probed = rank;
+            turn.0 = rank;
             let peer = shared.peers.known(rank.0);
             if peer.is_some_and(|peer| listener(&shared, peer) == ListenerState::Gone) {
                 self.lose(
@@ -95,9 +115,10 @@ impl LinkControl {
                 );
             }
             if begun.elapsed() >= PROBE {
-                return;
+                break;
             }
         }
+        turn
     }
 
     /// Makes sure that the next rank of the ring is watched, so that some rank sees each death.
@@ -114,7 +135,7 @@ impl LinkControl {
 }
 
 /// Asks whether a peer's process still listens.
-pub(super) fn listener(shared: &OfiShared, peer: &Peer) -> ListenerState {
+fn listener(shared: &OfiShared, peer: &Peer) -> ListenerState {
     match socket_address::parse(shared.peers.name(peer.rank)) {
         Some(address) => sockets::probe(address, PROBE),
         None => ListenerState::Silent,
