@@ -83,7 +83,7 @@ counters! {
     Replies replies,
     /// Times that a request found no room and waited.
     Stalls stalls,
-    /// Two-sided messages sent eagerly, each as the payload of an active message.
+    /// Two-sided messages sent eagerly, each as the payload of an active message or of several.
     MessagesEager messages_eager,
     /// Two-sided messages copied in parts, once they were asked for.
     MessagesCopied messages_copied,

@@ -5,7 +5,7 @@
 #[path = "support/shared.rs"]
 mod support;
 
-use std::{collections::HashMap, ptr::NonNull, sync::Mutex};
+use std::{collections::HashMap, ptr::NonNull, slice, sync::Mutex};
 
 use hydrant::{ConduitKind, Error, InterNodeKind, MessageProtocol, Rank, settings};
 use hydrant_conduit::{Conduit, Error as Fault, Message};
@@ -37,7 +37,7 @@ const fn request(
 
 /// Messages that no rank sends, each with what is wrong with it. Rank 0 has announced a two-sided message of
 /// [`ANNOUNCED`] bytes, its first, to rank 1.
-const MALFORMED: [(&str, Message<'static>); 18] = [
+const MALFORMED: [(&str, Message<'static>); 20] = [
     (
         "arguments that the conduit's kind does not have",
         request(Message::KINDS, 7, &[1, 2], &[3]),
@@ -67,6 +67,14 @@ const MALFORMED: [(&str, Message<'static>); 18] = [
     (
         "a two-sided message under a reserved tag",
         request(9, 0, &[u64::MAX, 0], &[1]),
+    ),
+    (
+        "a piece of a message under a reserved tag",
+        request(9, 9, &[u64::MAX, 1, 2, 0], &[1]),
+    ),
+    (
+        "a piece that is longer than its message",
+        request(9, 9, &[1, 1, 1, 0], &[1, 2]),
     ),
     (
         "a part of a message that nobody asked for",
@@ -103,9 +111,35 @@ const MALFORMED: [(&str, Message<'static>); 18] = [
     ("credit for what was not sent", request(9, 6, &[1, 1], &[])),
 ];
 
+/// As [`MALFORMED`], of messages in pieces. The first message of each pair breaks no rule if the
+/// second is not sent.
+const PIECES: [(&str, [Message<'static>; 2]); 3] = [
+    (
+        "pieces that are longer than their message",
+        [
+            request(9, 9, &[1, 1, 3, 0], &[1, 2]),
+            request(9, 9, &[1, 1, 3, 0], &[3, 4]),
+        ],
+    ),
+    (
+        "pieces of two messages under one number",
+        [
+            request(9, 9, &[1, 1, 3, 0], &[1]),
+            request(9, 9, &[2, 1, 3, 0], &[2]),
+        ],
+    ),
+    (
+        "messages in pieces beyond the credit",
+        [
+            request(9, 9, &[1, 1, 512 << 10, 0], &[1]),
+            request(9, 9, &[1, 2, 2, 0], &[2]),
+        ],
+    ),
+];
+
 /// How three or more ranks end whose rank 1 sends such a thing to rank 0, while all of them wait
 /// for each other again and again.
-fn ends(kind: ConduitKind, hosts: u32, ranks: u32, message: &Message<'_>) -> Vec<Error> {
+fn ends(kind: ConduitKind, hosts: u32, ranks: u32, messages: &[Message<'_>]) -> Vec<Error> {
     let conduits = std::sync::Arc::new(Mutex::new(HashMap::new()));
     let job = builder()
         .conduit(kind)
@@ -135,7 +169,9 @@ fn ends(kind: ConduitKind, hosts: u32, ranks: u32, message: &Message<'_>) -> Vec
             let place = conduits.lock().expect("no panic inside")[&Rank(1)];
             // SAFETY: the job keeps its conduit, in its box, as long as this body runs.
             let conduit = unsafe { place.0.as_ref() };
-            assert!(conduit.send(Rank(0), message).is_ok());
+            for message in messages {
+                assert!(conduit.send(Rank(0), message).is_ok());
+            }
         }
         for round in 0.. {
             memory.put(job.right(), 0, &vec![round; 100_000])?;
@@ -149,8 +185,10 @@ fn ends(kind: ConduitKind, hosts: u32, ranks: u32, message: &Message<'_>) -> Vec
 }
 
 fn expelled(kind: ConduitKind, hosts: u32, ranks: u32) {
-    for (what, message) in MALFORMED {
-        let ends = ends(kind.clone(), hosts, ranks, &message);
+    let one = MALFORMED.iter().map(|(what, it)| (what, slice::from_ref(it)));
+    let two = PIECES.iter().map(|(what, both)| (what, &both[..]));
+    for (what, messages) in one.chain(two) {
+        let ends = ends(kind.clone(), hosts, ranks, messages);
         for (rank, end) in ends.iter().enumerate() {
             let fits = match rank {
                 // Which knows what was wrong.

@@ -30,6 +30,14 @@ fn main() -> ExitCode {
     tests.push(roles::test("under_auto", || {
         kill_one(&[("CONDUIT", "smp+pin"), ("REGISTRATION", "auto")], 2);
     }));
+    tests.push(roles::test("in_pieces", || {
+        let pieces = [
+            ("CONDUIT", "smp+pin"),
+            ("RING_PAYLOAD", "16K"),
+            ("MESSAGES_EAGER", "128K"),
+        ];
+        (0..4).for_each(|round| kill_one(&pieces, round));
+    }));
     tests.push(roles::test("on_shared_memory", || {
         (0..3).for_each(|round| kill_one(&[("CONDUIT", "smp")], round));
     }));

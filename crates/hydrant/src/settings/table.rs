@@ -149,7 +149,8 @@ macro_rules! each_setting {
         "the protocol of two-sided messages: copied, written into the receiver's buffer, the same by chunks, or by size (`docs/messages.md`)";
         builder protocol: MessageProtocol => protocol;
 
-    /// At most what one active message carries.
+    /// At most what one active message carries, or 128 KiB in several of them if the receiver's
+    /// memory is not mapped here.
     "HYDRANT_MESSAGES_EAGER" messages_eager: Option<usize> = None;
         OrAuto(ByteCount(0..=64 * MIB));
         "the most bytes of a two-sided message that is sent at once; `auto` follows the network's costs";

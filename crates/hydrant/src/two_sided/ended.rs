@@ -111,6 +111,9 @@ impl TwoSided {
         let peers = state.peers.iter_mut().flatten();
         let waiting = peers.flat_map(|peer| peer.waiting.drain(..));
         requests.extend(waiting.map(|outgoing| outgoing.request));
+        let peers = state.peers.iter_mut().flatten();
+        let assemblies = peers.flat_map(|peer| peer.assemblies.drain());
+        requests.extend(assemblies.filter_map(|(_, it)| it.into_request()));
         requests.extend(state.refused.drain(..).map(|(request, _)| request));
         let posted = state.matching.withdraw_all(|_| true);
         requests.extend(posted.into_iter().map(|posted| posted.request));
@@ -172,6 +175,9 @@ impl TwoSidedState {
             if let Some(peer) = &mut self.peers[rank.index()] {
                 let waiting = peer.waiting.drain(..).map(|it| (it.request, *rank));
                 gone.requests.extend(waiting);
+                let assemblies = peer.assemblies.drain();
+                let requests = assemblies.filter_map(|(_, it)| it.into_request());
+                gone.requests.extend(requests.map(|it| (it, *rank)));
             }
         }
         let receives = self.receives.iter_mut();

@@ -18,8 +18,8 @@ use crate::{
     progress::{Progress, Route},
 };
 
-const RESERVED: &str = "a message under a reserved tag";
-const NO_CREDIT: &str = "a message for which there was no credit";
+pub(super) const RESERVED: &str = "a message under a reserved tag";
+pub(super) const NO_CREDIT: &str = "a message for which there was no credit";
 
 /// The handler of two-sided messages.
 pub(super) struct Incoming(pub(super) Weak<TwoSided>);
@@ -60,6 +60,12 @@ impl TwoSided {
             Some(WireMessage::Few { tag, send, data }) => {
                 self.handle_arrived((from, tag), send, data, direct)
             }
+            Some(WireMessage::Piece {
+                tag,
+                send,
+                len,
+                awaited,
+            }) => self.handle_piece(from, (tag, send, len, awaited), payload, direct),
             Some(WireMessage::Announce {
                 tag,
                 send,
@@ -294,7 +300,7 @@ impl Outgoing {
     }
 }
 
-fn envelope(from: Rank, tag: u64) -> Envelope {
+pub(super) fn envelope(from: Rank, tag: u64) -> Envelope {
     Envelope {
         source: from.0,
         tag,

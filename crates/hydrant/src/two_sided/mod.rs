@@ -4,6 +4,8 @@
 //! - A short message is [eager](send): it is the payload of an active message. The receiver copies
 //!   it into the buffer of a receive, or into memory for unexpected messages, which [`credit`]
 //!   bounds (PM's asynchronous primitives, Tezuka §2).
+//! - On a network without pinning, a message of several payloads is eager, too: it is sent in
+//!   [pieces].
 //! - A long message is announced. Once it is matched, the receiver lends its buffer and sends the
 //!   key, and the sender [writes](long_send) into the buffer. The strategy in force registers each
 //!   side, as a whole or chunk by chunk during the transfer (Li §2 and §6).
@@ -12,7 +14,7 @@
 //!   copies are [faster](choice).
 //!
 //! One lock guards all decisions, and nothing is sent under it. Three kinds of data are copied
-//! under it: parts of long messages, short messages without a receive or without credit, and
+//! under it: parts and pieces of messages, short messages without a receive or without credit, and
 //! messages whose scope failed.
 //!
 //! # Ends of requests
@@ -43,6 +45,7 @@ mod matching;
 mod pattern;
 mod pattern_queues;
 mod persistent;
+mod pieces;
 mod probe;
 mod protocol;
 mod receive;
@@ -83,6 +86,7 @@ use credit::{Account, Allowance};
 use landing::Landing;
 use matching::Matching;
 use pattern::Envelope;
+use pieces::Assembly;
 use protocol::Protocols;
 use request::{InFlightCount, MessageRequest, RawBuffer};
 use wire::WireMessage;
@@ -144,6 +148,8 @@ struct TwoSidedState {
 struct PeerTraffic {
     allowance: Allowance,
     account: Account,
+    /// Messages of which the peer has sent some pieces, by number.
+    assemblies: FxHashMap<u64, Assembly>,
     /// Sends that wait for credit, in order.
     waiting: VecDeque<Outgoing>,
     /// A thread sends messages of `waiting`. No other thread may send past them.

@@ -2,17 +2,26 @@
 
 use hydrant_conduit::{Caps, RegistrationCaps};
 
+use super::credit;
 use crate::settings::{MessageProtocol, Settings};
 
 /// The bytes of a chunk of the pipeline protocol. A chunk is registered while earlier ones are in
 /// flight.
 const CHUNK: usize = 128 << 10;
 
+/// The pieces of the longest eager message of a network that pins no memory.
+const PIECES: usize = 8;
+/// The limit of bytes of a message in pieces. It is a quarter of the receiver's memory for the
+/// messages of one peer.
+const MOST_IN_PIECES: usize = credit::BYTES as usize / 4;
+
 /// The protocols of a rank's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Protocols {
     /// The limit of bytes of an eager message.
     pub(super) eager: usize,
+    /// The limit of bytes of an eager message in one piece.
+    pub(super) whole: usize,
     /// The protocol of longer messages.
     pub(super) long: LongProtocol,
     /// The limit of bytes of a copied part.
@@ -37,16 +46,28 @@ impl Protocols {
             MessageProtocol::Pipeline => (0, LongProtocol::Written(CHUNK)),
             MessageProtocol::Auto => by_costs(caps),
         };
+        let eager = match settings.messages_eager {
+            Some(bytes) => bytes.min(most.max(MOST_IN_PIECES)),
+            None => eager,
+        };
         Self {
-            eager: settings.messages_eager.unwrap_or(eager).min(most),
+            eager,
+            whole: eager.min(most),
             long,
             part: most,
         }
     }
 
-    /// Returns whether a message is sent at once, if there is room for it.
+    /// Returns whether a message may be sent at once, in one piece or several, if there is room for
+    /// it.
     pub(super) fn is_eager(&self, len: usize) -> bool {
         len <= self.eager
+    }
+
+    /// Returns whether a message is sent at once in one piece, if there is room for it.
+    #[inline]
+    pub(super) fn is_eager_whole(&self, len: usize) -> bool {
+        len <= self.whole
     }
 }
 
@@ -54,6 +75,11 @@ impl Protocols {
 /// longer messages.
 fn by_costs(caps: &Caps) -> (usize, LongProtocol) {
     let eager = match &caps.registration {
+        // The network moves the bytes by copies in any case, and a message in pieces takes no
+        // answer of its receiver.
+        Some(registration) if !registration.local => {
+            (PIECES * caps.max_payload).clamp(caps.max_payload, MOST_IN_PIECES)
+        }
         Some(registration) => worth_copying(registration, caps.max_payload),
         None => caps.max_payload,
     };

@@ -17,7 +17,8 @@ use crate::{Error, Rank, Result, counters::Count, progress, uses::UseKind};
 
 /// A control message or a whole message that is ready to be sent.
 enum Ready {
-    /// The whole message. `send` is its number if its sender waits for the receive, else 0.
+    /// The whole message. `send` is its number if its sender waits for the receive or if it goes in
+    /// pieces, else 0.
     Eager(Outgoing, u64),
     /// The announcement of a message.
     Announce { tag: u64, send: u64, len: u64 },
@@ -41,7 +42,7 @@ impl TwoSided {
     pub(super) fn send_at_once(&self, to: Rank, tag: u64, data: &[u8]) -> Result<bool> {
         progress::may_wait("a send")?;
         self.check(Some(to.0), Some(tag))?;
-        let is_plain = self.protocols.is_eager(data.len()) && !self.records_uses();
+        let is_plain = self.protocols.is_eager_whole(data.len()) && !self.records_uses();
         if !is_plain || to == self.progress.rank {
             return Ok(false);
         }
@@ -149,14 +150,27 @@ impl TwoSided {
         Ok(request)
     }
 
+    /// Returns whether a message is sent at once, if there is room for it. To a rank whose memory is
+    /// mapped here, only a message of one piece is.
+    fn is_eager_to(&self, to: Rank, len: usize) -> bool {
+        self.protocols.is_eager_whole(len)
+            || self.protocols.is_eager(len) && self.progress.conduit().window(to).is_none()
+    }
+
+    /// Returns whether a message is sent in pieces, if it is sent at once.
+    #[inline]
+    fn goes_in_pieces(&self, len: usize) -> bool {
+        len > self.protocols.part
+    }
+
     /// Decides how a message is sent. There must be credit for a message.
     fn prepare(&self, state: &mut TwoSidedState, to: Rank, outgoing: Outgoing) -> Ready {
         let len = outgoing.buffer.len;
-        let is_eager = self.protocols.is_eager(len);
+        let is_eager = self.is_eager_to(to, len);
         let allowance = &mut state.peer(to).allowance;
         let has_room = allowance.take(if is_eager { len as u64 } else { 0 });
         if is_eager && has_room || len == 0 {
-            let send = if outgoing.delivered {
+            let send = if outgoing.delivered || self.goes_in_pieces(len) {
                 state.next_number()
             } else {
                 0
@@ -188,7 +202,17 @@ impl TwoSided {
                 let tag = outgoing.tag;
                 // SAFETY: 1., 2. The caller's condition 1.
                 let data = unsafe { bytes_of(outgoing.buffer) };
-                let (control, payload) = WireMessage::whole(tag, send, data);
+                let (control, payload) = if self.goes_in_pieces(data.len()) {
+                    let piece = WireMessage::Piece {
+                        tag,
+                        send,
+                        len: data.len() as u64,
+                        awaited: outgoing.delivered,
+                    };
+                    (piece, data)
+                } else {
+                    WireMessage::whole(tag, send, data)
+                };
                 (control, payload, Some((outgoing, send)))
             }
             Ready::Announce { tag, send, len } => {
@@ -203,16 +227,24 @@ impl TwoSided {
             }
         };
         let encoded = control.encode();
-        let message = encoded.message(payload);
-        let sent = match when_full {
-            WhenFull::Keep => self.progress.send_result(to, &message),
-            WhenFull::Wait => self.send_in_order(to, &message),
+        let send_one = |payload| {
+            let message = encoded.message(payload);
+            match when_full {
+                WhenFull::Keep => self.progress.send_result(to, &message),
+                WhenFull::Wait => self.send_in_order(to, &message),
+            }
+        };
+        let sent = if self.goes_in_pieces(payload.len()) {
+            (payload.chunks(self.protocols.part)).try_for_each(send_one)
+        } else {
+            send_one(payload)
         };
         if let Err(cause) = sent {
-            // No peer knows this number, because the message was not sent.
+            // The peer is gone, or does not know this number, because the message was not sent.
             let send = match control {
                 WireMessage::Eager { send, .. }
                 | WireMessage::Few { send, .. }
+                | WireMessage::Piece { send, .. }
                 | WireMessage::Announce { send, .. } => send,
                 _ => 0,
             };
@@ -278,7 +310,7 @@ impl TwoSided {
                     return;
                 };
                 peer.draining = true;
-                let mut data = if self.protocols.is_eager(outgoing.buffer.len) {
+                let mut data = if self.is_eager_to(to, outgoing.buffer.len) {
                     // SAFETY: 1., 2. The request is open: before the message is sent, its request
                     // ends only after it was taken out of `waiting`, under this lock.
                     unsafe { bytes_of(outgoing.buffer) }.to_vec()

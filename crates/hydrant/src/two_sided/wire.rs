@@ -12,6 +12,14 @@ pub(super) enum WireMessage<'a> {
     Eager { tag: u64, send: u64 },
     /// A whole message of so few bytes that they are arguments, on the cache line of the header.
     Few { tag: u64, send: u64, data: &'a [u8] },
+    /// The next piece of a message of `len` bytes, as the payload. All pieces of the message have
+    /// these arguments. `awaited`: the sender waits for the receive.
+    Piece {
+        tag: u64,
+        send: u64,
+        len: u64,
+        awaited: bool,
+    },
     /// A message of `len` bytes waits at its sender until it is asked for.
     Announce {
         tag: u64,
@@ -103,6 +111,7 @@ const RECEIVED: u16 = 5;
 const CREDIT: u16 = 6;
 const REFUSED: u16 = 7;
 const OWED: u16 = 8;
+const PIECE: u16 = 9;
 /// The first of the tags for few bytes. The length is added.
 const FEW: u16 = 0x100;
 
@@ -164,6 +173,12 @@ impl<'a> WireMessage<'a> {
         match self {
             WireMessage::Eager { tag, send } => of(EAGER, &[tag, send]),
             WireMessage::Few { tag, send, data } => encode_few(tag, send, data),
+            WireMessage::Piece {
+                tag,
+                send,
+                len,
+                awaited,
+            } => of(PIECE, &[tag, send, len, u64::from(awaited)]),
             WireMessage::Announce {
                 tag,
                 send,
@@ -208,6 +223,12 @@ impl<'a> WireMessage<'a> {
                 send,
                 len,
                 copied: copied == 1,
+            },
+            (PIECE, &[tag, send, len, awaited @ (0 | 1)]) if !bare => WireMessage::Piece {
+                tag,
+                send,
+                len,
+                awaited: awaited == 1,
             },
             (CLEAR, &[send, receive, ref clear @ ..]) if bare => WireMessage::Clear {
                 send,
@@ -343,6 +364,22 @@ mod tests {
             }
         }
         assert_eq!(WireMessage::decode(&delivery(PART, &[1, 2], &[])), None);
+        let piece = WireMessage::Piece {
+            tag: 7,
+            send: 3,
+            len: 1 << 40,
+            awaited: true,
+        };
+        let Encoded { tag, args, count } = piece.encode();
+        let args = &args[..count];
+        assert_eq!(WireMessage::decode(&delivery(tag, args, &[1])), Some(piece));
+        assert_eq!(WireMessage::decode(&delivery(tag, args, &[])), None);
+        let shorter = &args[..count - 1];
+        assert_eq!(WireMessage::decode(&delivery(tag, shorter, &[1])), None);
+        assert_eq!(
+            WireMessage::decode(&delivery(PIECE, &[7, 3, 4, 2], &[1])),
+            None
+        );
         assert_eq!(
             WireMessage::decode(&delivery(ANNOUNCE, &[1, 2, 3, 2], &[])),
             None

@@ -9,6 +9,7 @@ mod errors;
 mod flood;
 mod landings;
 mod model;
+mod pieces;
 mod probes;
 
 use hydrant::{ConduitKind, Job, JobBuilder, MessageProtocol, Rank, Result, Strategy};
@@ -44,16 +45,31 @@ fn simulated(profile: &str) -> JobBuilder {
     builder().conduit(ConduitKind::Sim(profile.to_owned()))
 }
 
+/// Bytes that an active message carries in [`in_pieces`].
+const PIECE: usize = 4 << 10;
+/// Bytes of the longest message in pieces.
+const MOST_IN_PIECES: usize = 128 << 10;
+
+/// A job whose messages of up to [`MOST_IN_PIECES`] bytes are sent at once, in pieces.
+fn in_pieces() -> JobBuilder {
+    let builder = pinned(Strategy::Auto).ring_payload(4 * PIECE);
+    builder.messages_eager(MOST_IN_PIECES)
+}
+
 /// Networks whose ranks may have several threads.
 fn real() -> Vec<JobBuilder> {
     let pinned = STRATEGIES.into_iter().map(pinned);
-    [builder()].into_iter().chain(pinned).collect()
+    let all = [builder(), in_pieces()];
+    all.into_iter().chain(pinned).collect()
 }
 
 /// All networks.
 fn all() -> Vec<JobBuilder> {
     let played = ["myrinet-gm", "connectx"].map(simulated);
-    real().into_iter().chain(played).collect()
+    let in_pieces = simulated("connectx").messages_eager(MOST_IN_PIECES);
+    (real().into_iter().chain(played))
+        .chain([in_pieces])
+        .collect()
 }
 
 /// Runs `n` ranks on each network with each protocol. Every rank must succeed.
