@@ -185,7 +185,9 @@ fn ends(kind: ConduitKind, hosts: u32, ranks: u32, messages: &[Message<'_>]) -> 
 }
 
 fn expelled(kind: ConduitKind, hosts: u32, ranks: u32) {
-    let one = MALFORMED.iter().map(|(what, it)| (what, slice::from_ref(it)));
+    let one = MALFORMED
+        .iter()
+        .map(|(what, it)| (what, slice::from_ref(it)));
     let two = PIECES.iter().map(|(what, both)| (what, &both[..]));
     for (what, messages) in one.chain(two) {
         let ends = ends(kind.clone(), hosts, ranks, messages);

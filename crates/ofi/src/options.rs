@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::message::MAX_HEAD;
 
+/// Bytes that `ofi_rxm` sends at once, by default. It asks the receiver before it sends a longer message.
+const SENT_AT_ONCE: usize = 16 << 10;
+
 /// The options of the conduit.
 #[derive(Debug, Clone)]
 pub struct OfiOptions {
@@ -38,7 +41,7 @@ impl Default for OfiOptions {
             segment: 1 << 30,
             provider: String::new(),
             interface: String::new(),
-            payload: 8192,
+            payload: SENT_AT_ONCE - MAX_HEAD,
             window: 16,
             extents: 1 << 16,
             peer_timeout: Some(Duration::from_secs(10)),

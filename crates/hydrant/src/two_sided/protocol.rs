@@ -9,8 +9,8 @@ use crate::settings::{MessageProtocol, Settings};
 /// flight.
 const CHUNK: usize = 128 << 10;
 
-/// The pieces of the longest eager message of a network that pins no memory.
-const PIECES: usize = 8;
+/// The bytes of the longest eager message of a network that pins no memory. It may go in pieces.
+const EAGER_WITHOUT_PINNING: usize = 64 << 10;
 /// The limit of bytes of a message in pieces. It is a quarter of the receiver's memory for the
 /// messages of one peer.
 const MOST_IN_PIECES: usize = credit::BYTES as usize / 4;
@@ -77,9 +77,7 @@ fn by_costs(caps: &Caps) -> (usize, LongProtocol) {
     let eager = match &caps.registration {
         // The network moves the bytes by copies in any case, and a message in pieces takes no
         // answer of its receiver.
-        Some(registration) if !registration.local => {
-            (PIECES * caps.max_payload).clamp(caps.max_payload, MOST_IN_PIECES)
-        }
+        Some(registration) if !registration.local => EAGER_WITHOUT_PINNING.max(caps.max_payload),
         Some(registration) => worth_copying(registration, caps.max_payload),
         None => caps.max_payload,
     };

@@ -21,7 +21,9 @@ const LENGTHS: [usize; 11] = [
 
 /// Returns the bytes of a message with this number.
 fn bytes(number: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at * 7 + at / 251 + number) as u8).collect()
+    (0..len)
+        .map(|at| (at * 7 + at / 251 + number) as u8)
+        .collect()
 }
 
 fn two(body: impl Fn(&Job) -> Result<()> + Sync) {
