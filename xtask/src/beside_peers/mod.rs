@@ -5,6 +5,7 @@
 //! sides take turns, and the table has the medians of their runs. A side that cannot be installed is left
 //! out, with the reason.
 
+mod cases;
 mod sides;
 mod table;
 
@@ -18,8 +19,8 @@ use crate::command::{at_root, cargo, quoted, run, run_listening, succeeded, targ
 use crate::error::Error;
 use crate::hosts;
 use crate::report::TableFormat;
-use sides::{PeerNetwork, Side, Sides};
-use table::Figures;
+use sides::{PeerNetwork, PeerSide, PeerSides};
+use table::PeerFigures;
 
 /// The network, and the number of runs.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub(crate) struct Arguments {
 
 /// Installs, compiles and measures all sides, and prints the table.
 pub(crate) fn report(arguments: &Arguments, format: TableFormat) -> ExitCode {
-    let sides = Sides::of(arguments.network);
+    let sides = PeerSides::of(arguments.network);
     match measure(arguments, &sides) {
         Ok(figures) => {
             match format {
@@ -55,12 +56,12 @@ pub(crate) fn report(arguments: &Arguments, format: TableFormat) -> ExitCode {
     }
 }
 
-fn measure(arguments: &Arguments, sides: &Sides) -> Result<Figures, Error> {
+fn measure(arguments: &Arguments, sides: &PeerSides) -> Result<PeerFigures, Error> {
     if arguments.network == PeerNetwork::Tcp {
         hosts::allowed()?;
     }
     run(cargo("build --release -p hydrant-cli -p hydrant-bench"))?;
-    let asked = |side: &&Side| {
+    let asked = |side: &&PeerSide| {
         side.runs()
             && (arguments.only.is_empty() || arguments.only.iter().any(|it| it == side.name))
     };
@@ -80,7 +81,7 @@ fn measure(arguments: &Arguments, sides: &Sides) -> Result<Figures, Error> {
             command
         }
     };
-    let mut figures = Figures::default();
+    let mut figures = PeerFigures::default();
     let (command, status) = run_listening(command, |line| figures.listen(sides, line))?;
     succeeded(command, status, vec![])?;
     for side in here.iter().filter(|side| !figures.has(side)) {
@@ -93,7 +94,7 @@ fn measure(arguments: &Arguments, sides: &Sides) -> Result<Figures, Error> {
 }
 
 /// Writes the script's file. The file stays, so that it can be run again by hand.
-fn write_script(arguments: &Arguments, sides: &[&Side]) -> Result<PathBuf, Error> {
+fn write_script(arguments: &Arguments, sides: &[&PeerSide]) -> Result<PathBuf, Error> {
     let path = |path: PathBuf| quoted(&path.to_string_lossy());
     let mut text = format!(
         "exec 2>&1\ntarget={}\nfolder={}\nprograms={}\n",

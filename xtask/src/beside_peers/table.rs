@@ -1,124 +1,24 @@
-//! The rows of the table: which case of each side belongs to them, the medians, and the output.
+//! The figures of all sides, their medians, and the output.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::sides::{Side, Sides};
-
-/// A row of the table.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ComparedCase {
-    /// The case as the programs in C print it.
-    pub(super) case: &'static str,
-    pub(super) bytes: u64,
-    pub(super) ranks: u32,
-    /// The bench and the case of `hydrant bench`; it prints rates in megabytes a second.
-    ours: (&'static str, &'static str),
-    unit: Unit,
-}
-
-/// The unit of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Nanoseconds,
-    MegabytesPerSecond,
-}
-
-const fn time(
-    case: &'static str,
-    bytes: u64,
-    ranks: u32,
-    ours: (&'static str, &'static str),
-) -> ComparedCase {
-    ComparedCase {
-        case,
-        bytes,
-        ranks,
-        ours,
-        unit: Unit::Nanoseconds,
-    }
-}
-
-const fn rate(case: &'static str, bytes: u64, ours: &'static str) -> ComparedCase {
-    ComparedCase {
-        unit: Unit::MegabytesPerSecond,
-        ..time(case, bytes, 2, ("rma", ours))
-    }
-}
-
-const KIB_4: u64 = 4 << 10;
-const KIB_64: u64 = 64 << 10;
-const MIB: u64 = 1 << 20;
-const MIB_16: u64 = 16 << 20;
-
-const PUTS: &str = "put bandwidth, hit";
-const GETS: &str = "get bandwidth, hit";
-const BARRIER: (&str, &str) = ("barrier", "barrier, ");
-const ALL_REDUCE: (&str, &str) = ("collectives", "all_reduce");
-
-/// The rows between hosts.
-pub(super) const TCP: &[ComparedCase] = &[
-    time("put", 8, 2, ("rma", "put, hit")),
-    time("get", 8, 2, ("rma", "get, hit")),
-    time(
-        "puts in a batch, each",
-        8,
-        2,
-        ("rma", "64 puts in a scope, each"),
-    ),
-    time(
-        "put, the peer computes",
-        8,
-        2,
-        ("rma", "put, hit, the peer computes"),
-    ),
-    time("message there and back", 0, 2, ("am", "short round trip")),
-    rate("put bandwidth", KIB_64, PUTS),
-    rate("get bandwidth", KIB_64, GETS),
-    rate("put bandwidth", MIB, PUTS),
-    rate("get bandwidth", MIB, GETS),
-    rate("put bandwidth", MIB_16, PUTS),
-    rate("get bandwidth", MIB_16, GETS),
-    time("barrier", 0, 2, BARRIER),
-    time("all-reduce", 8, 2, ALL_REDUCE),
-    time("all-reduce", MIB, 2, ALL_REDUCE),
-    time("barrier", 0, 4, BARRIER),
-    time("all-reduce", 8, 4, ALL_REDUCE),
-    time("all-reduce", MIB, 4, ALL_REDUCE),
-];
-
-/// The rows on one host.
-pub(super) const SMP: &[ComparedCase] = &[
-    time("put", 8, 2, ("rma", "put")),
-    time("get", 8, 2, ("rma", "get")),
-    time("put, known length", 8, 2, ("rma", "put, known length")),
-    time("put of a value", 8, 2, ("rma", "put_value")),
-    time("puts in a batch, each", 8, 2, ("rma", "put in a scope")),
-    time("put", KIB_4, 2, ("rma", "put")),
-    time("get", KIB_4, 2, ("rma", "get")),
-    time("put", KIB_64, 2, ("rma", "put")),
-    time("get", KIB_64, 2, ("rma", "get")),
-    time("put", MIB, 2, ("rma", "put")),
-    time("get", MIB, 2, ("rma", "get")),
-    time("message there and back", 0, 2, ("am", "short round trip")),
-    time("barrier", 0, 2, BARRIER),
-    time("all-reduce", 8, 2, ALL_REDUCE),
-    time("all-reduce", MIB, 2, ALL_REDUCE),
-];
+use super::cases::{ComparedCase, MIB, PeerUnit};
+use super::sides::{BARE, PeerSide, PeerSides};
 
 /// The figures of all sides, as they are printed.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct PeerFigures {
     /// Those of each run, by the row's number and the side's name.
     runs: BTreeMap<(usize, &'static str), Vec<f64>>,
     /// The side that prints now, and its number of ranks.
     now: Option<(&'static str, u32)>,
 }
 
-impl Figures {
+impl PeerFigures {
     /// Takes a line of the output.
-    pub(super) fn listen(&mut self, sides: &Sides, line: &str) {
+    pub(super) fn listen(&mut self, sides: &PeerSides, line: &str) {
         if let Some(begun) = line.strip_prefix("side ") {
             self.now = begun.split_once(' ').and_then(|(name, ranks)| {
                 let side = sides.all().find(|side| side.name == name)?;
@@ -146,8 +46,8 @@ impl Figures {
         for (number, row) in sides.rows().iter().enumerate() {
             if (row.case, row.bytes, row.ranks) == (case, bytes, ranks) {
                 let figure = match row.unit {
-                    Unit::Nanoseconds => nanos,
-                    Unit::MegabytesPerSecond => bytes as f64 / nanos * 1e3,
+                    PeerUnit::Nanoseconds => nanos,
+                    PeerUnit::MegabytesPerSecond => bytes as f64 / nanos * 1e3,
                 };
                 self.runs.entry((number, side)).or_default().push(figure);
             }
@@ -166,7 +66,7 @@ impl Figures {
             if (it.bytes, it.ranks, its_bench) != (bytes, ranks, bench) || !same_case {
                 continue;
             }
-            for (name, key) in [(side, "median"), (super::sides::BARE, "reference")] {
+            for (name, key) in [(side, "median"), (BARE, "reference")] {
                 // A reference of collectives is another operation.
                 let is_operation = key == "median" || ["rma", "am"].contains(&bench);
                 if let Some(figure) = row[key].as_f64().filter(|_| is_operation) {
@@ -177,7 +77,7 @@ impl Figures {
     }
 
     /// The figures of a cell, from the least.
-    fn sorted(&self, number: usize, side: &Side) -> Vec<f64> {
+    fn sorted(&self, number: usize, side: &PeerSide) -> Vec<f64> {
         let mut runs = self
             .runs
             .get(&(number, side.name))
@@ -188,14 +88,14 @@ impl Figures {
     }
 
     /// True if the side gave a figure.
-    pub(super) fn has(&self, side: &Side) -> bool {
+    pub(super) fn has(&self, side: &PeerSide) -> bool {
         self.runs.keys().any(|(_, name)| *name == side.name)
     }
 
     /// The table as Markdown. A tilde marks a cell whose runs differ by more than a quarter, without the least
     /// and the greatest.
-    pub(super) fn markdown(&self, sides: &Sides) -> String {
-        let shown: Vec<&Side> = sides.all().filter(|side| self.has(side)).collect();
+    pub(super) fn markdown(&self, sides: &PeerSides) -> String {
+        let shown: Vec<&PeerSide> = sides.all().filter(|side| self.has(side)).collect();
         let mut text = "| operation | bytes |".to_owned();
         shown
             .iter()
@@ -220,7 +120,7 @@ impl Figures {
     }
 
     /// An object for each cell.
-    pub(super) fn json(&self, sides: &Sides) -> Vec<Value> {
+    pub(super) fn json(&self, sides: &PeerSides) -> Vec<Value> {
         let mut all = Vec::new();
         for (number, row) in sides.rows().iter().enumerate() {
             for side in sides.all() {
@@ -237,41 +137,11 @@ impl Figures {
     }
 }
 
-impl Unit {
-    fn name(self) -> &'static str {
-        match self {
-            Unit::Nanoseconds => "ns",
-            Unit::MegabytesPerSecond => "MB/s",
-        }
-    }
-
-    /// The figure with three digits, and the best of its units.
-    fn show(self, figure: f64) -> String {
-        match self {
-            Unit::MegabytesPerSecond => format!("{figure:.0} MB/s"),
-            Unit::Nanoseconds if figure < 999.5 => format!("{} ns", digits(figure)),
-            Unit::Nanoseconds if figure < 999.5e3 => format!("{} µs", digits(figure / 1e3)),
-            Unit::Nanoseconds => format!("{} ms", digits(figure / 1e6)),
-        }
-    }
-}
-
-fn digits(figure: f64) -> String {
-    let behind = if figure < 9.995 {
-        2
-    } else if figure < 99.95 {
-        1
-    } else {
-        0
-    };
-    format!("{figure:.behind$}")
-}
-
 fn short_bytes(bytes: u64) -> String {
     match bytes {
         0 => String::new(),
-        _ if bytes % MIB == 0 => format!("{} MiB", bytes / MIB),
-        _ if bytes % 1024 == 0 => format!("{} KiB", bytes / 1024),
+        _ if bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
+        _ if bytes.is_multiple_of(1024) => format!("{} KiB", bytes / 1024),
         _ => bytes.to_string(),
     }
 }
@@ -292,13 +162,14 @@ fn spread_mark(sorted: &[f64]) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cases::{SMP, TCP};
     use super::super::sides::PeerNetwork;
     use super::*;
 
     #[test]
     fn lines_of_all_sides_meet_in_rows() {
-        let sides = Sides::of(PeerNetwork::Tcp);
-        let mut figures = Figures::default();
+        let sides = PeerSides::of(PeerNetwork::Tcp);
+        let mut figures = PeerFigures::default();
         for line in [
             "side ucx 2",
             "put\t8\t12000",
@@ -335,7 +206,7 @@ mod tests {
 
     #[test]
     fn every_row_is_told_from_the_others() {
-        for rows in [TCP, SMP] {
+        for rows in [SMP, TCP] {
             for (at, row) in rows.iter().enumerate() {
                 let key = |it: &ComparedCase| (it.case, it.bytes, it.ranks);
                 assert!(rows[..at].iter().all(|it| key(it) != key(row)), "{row:?}");
