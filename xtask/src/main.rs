@@ -5,6 +5,7 @@
 //! never counts as passed.
 
 mod beside_mpi;
+mod beside_peers;
 mod builds;
 mod cargo;
 mod check;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Task::Vm(arguments) => return vm::run(&arguments),
         Task::Faults(arguments) => return faults::report(&arguments),
         Task::BesideMpi(arguments) => return beside_mpi::report(&arguments, cli.format),
+        Task::BesidePeers(arguments) => return beside_peers::report(&arguments, cli.format),
     };
     report::print(&rows, cli.format);
     if rows.iter().any(|row| row.result.fails()) {
@@ -105,6 +107,8 @@ enum Task {
     Faults(faults::Arguments),
     /// Runs five programs beside the same in C and MPI (docs/beside-mpi.md)
     BesideMpi(beside_mpi::Arguments),
+    /// Measures Hydrant beside TCP, libfabric, UCX, MPI and GASNet-EX (docs/ofi.md)
+    BesidePeers(beside_peers::Arguments),
 }
 
 fn list() {
@@ -144,6 +148,7 @@ mod tests {
                 "vm",
                 "faults",
                 "beside-mpi",
+                "beside-peers",
             ]
             .map(str::to_owned),
         );

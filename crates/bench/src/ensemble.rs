@@ -62,6 +62,8 @@ pub(crate) struct EnsembleSetup<'s> {
     pub(crate) quick: bool,
     /// True if the user named hosts.
     pub(crate) on_hosts: bool,
+    /// The bare network is measured, too; it takes memory in the processes of ranks 0 and 1.
+    pub(crate) with_bare: bool,
 }
 
 /// Measures elapsed time, by the network's own clock where it runs in virtual time.
@@ -136,7 +138,10 @@ impl<'j> Ensemble<'j> {
             crowding,
             is_virtual: job.conduit().name == "sim",
             registered: job.conduit().registration.is_some(),
-            network: network::connect(job)?,
+            network: match setup.with_bare {
+                true => network::connect(job)?,
+                false => None,
+            },
             plan: setup.plan,
             control,
             sender,

@@ -118,6 +118,7 @@ fn ensemble<'j>(job: &'j Job, args: &RankArgs) -> hydrant::Result<Ensemble<'j>> 
         plan,
         quick: args.quick,
         on_hosts: args.on_hosts,
+        with_bare: args.suite != Suite::Memory,
     };
     Ensemble::new(job, &setup)
 }

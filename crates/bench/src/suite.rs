@@ -142,14 +142,16 @@ pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<BenchStep> {
                 .collect()
         }
         Bench::Collectives => vec![Measure(Suite::Collectives, n)],
-        Bench::Cost => vec![
-            Measure(Suite::Memory, 2),
-            Measure(Suite::Memory, 8),
-            StartUp(2),
-            StartUp(8),
-            StartUp(64),
-            Measure(Suite::Idle, 2),
-        ],
+        Bench::Cost => {
+            // A network may keep memory for each peer.
+            let jobs: &[u32] = match network {
+                Network::Mapped => &[2, 8],
+                Network::Registered => &[2, 4, 8, 16],
+            };
+            let memory = jobs.iter().map(|ranks| Measure(Suite::Memory, *ranks));
+            let others = [StartUp(2), StartUp(8), StartUp(64), Measure(Suite::Idle, 2)];
+            memory.chain(others).collect()
+        }
         Bench::All => [
             Bench::Registration,
             Bench::Rma,

@@ -8,7 +8,8 @@
 mod attack;
 mod scenarios;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs, process};
 
 use clap::Args;
@@ -102,8 +103,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<Vec<String>, Error> {
     programs::build_shipped()?;
     let chosen = arguments.chosen();
     let script = write_script(&chosen)?;
-    let mut command = at_root(APART[0]);
-    command.args(&APART[1..]).arg("sh").arg(&script);
+    let command = apart(&script);
     let mut listener = Listener::new(&chosen);
     let (command, status) = run_listening(command, |line| listener.listen(line))?;
     succeeded(command, status, vec![])?;
@@ -114,8 +114,18 @@ pub(crate) fn check(arguments: &Arguments) -> Result<Vec<String>, Error> {
     outcome.checked()
 }
 
+/// The functions by which a script makes hosts. It says first which folders to work in.
+pub(crate) const FUNCTIONS: &str = include_str!("functions.sh");
+
+/// A script in namespaces of its own.
+pub(crate) fn apart(script: &Path) -> Command {
+    let mut command = at_root(APART[0]);
+    command.args(&APART[1..]).arg("sh").arg(script);
+    command
+}
+
 /// Checks that this machine lets us make namespaces and join them.
-fn allowed() -> Result<(), Error> {
+pub(crate) fn allowed() -> Result<(), Error> {
     let mut attempt = at_root(APART[0]);
     attempt.args(&APART[1..]).args(["sh", "-c"]);
     attempt.arg(concat!(
@@ -140,7 +150,7 @@ fn write_script(scenarios: &[Scenario]) -> Result<PathBuf, Error> {
     );
     text += "work=/run/hydrant-hosts\n";
     text += JOB;
-    text += include_str!("functions.sh");
+    text += FUNCTIONS;
     text += &calls(scenarios);
     let file = folder.join(format!("hosts-{}.sh", process::id()));
     let wrote = fs::create_dir_all(folder).and_then(|()| fs::write(&file, text));
@@ -148,7 +158,7 @@ fn write_script(scenarios: &[Scenario]) -> Result<PathBuf, Error> {
     Ok(file)
 }
 
-fn not_written(file: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error {
+pub(crate) fn not_written(file: &Path) -> impl FnOnce(std::io::Error) -> Error {
     let path = file.to_owned();
     move |source| Error::Install {
         doing: "write",

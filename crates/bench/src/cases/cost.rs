@@ -12,22 +12,22 @@ use crate::row::{Goal, Row};
 /// The bytes of memory that the system provides to this process, shared memory by its share. Pages
 /// of files are not counted, because programs and libraries are there without Hydrant too.
 pub(crate) fn memory() -> hydrant::Result<u64> {
-    let text = std::fs::read_to_string("/proc/self/smaps_rollup").map_err(BenchError::Memory)?;
-    let kib = |key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key));
-        line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok())
-    };
-    match (kib("Pss_Anon:"), kib("Pss_Shmem:")) {
-        (Some(anonymous), Some(shared)) => Ok((anonymous + shared) * 1024),
-        _ => {
-            let why = std::io::Error::other("this kernel does not say Pss_Anon and Pss_Shmem");
-            Err(BenchError::Memory(why).into())
-        }
-    }
+    Ok(rolled_up("Pss_Anon:")? + rolled_up("Pss_Shmem:")?)
 }
 
-/// The memory that Hydrant added, summed over the ranks. `before` is the memory of this rank before
-/// the job; every rank has called every other since.
+/// A field of this process's `smaps_rollup`, in bytes.
+fn rolled_up(key: &str) -> hydrant::Result<u64> {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").map_err(BenchError::Memory)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| {
+        let why = std::io::Error::other(format!("this kernel does not say {key}"));
+        BenchError::Memory(why).into()
+    })
+}
+
+/// The memory that Hydrant added, summed over the ranks, and all that is resident in a rank. `before` is
+/// the memory of this rank before the job; every rank has called every other since.
 pub(crate) fn job_memory(e: &Ensemble<'_>, before: u64) -> hydrant::Result<()> {
     let job = e.job;
     let nothing = job.function(|_, (): ()| ())?;
@@ -36,16 +36,17 @@ pub(crate) fn job_memory(e: &Ensemble<'_>, before: u64) -> hydrant::Result<()> {
     }
     // No rank leaves and frees memory before all have measured.
     job.barrier()?;
-    let added: u64 = e
-        .gather(memory()?.saturating_sub(before))?
-        .into_iter()
-        .sum();
-    e.row(Row::new(
-        "cost",
-        format!("memory, {} ranks", job.size()),
-        "bytes",
-        added as f64,
-    ))
+    let added = e.gather(memory()?.saturating_sub(before))?;
+    let resident = e.gather(rolled_up("Rss:")?)?;
+    let row = |what, bytes: u64| {
+        let case = format!("{what}, {} ranks", job.size());
+        e.row(Row::new("cost", case, "bytes", bytes as f64))
+    };
+    row("memory", added.into_iter().sum())?;
+    row(
+        "resident in a rank",
+        resident.into_iter().max().unwrap_or(0),
+    )
 }
 
 /// CPU time of idle ranks: asleep in the system, in a barrier, for a signal.

@@ -127,6 +127,13 @@ impl Rma<'_> {
     fn values(&self) -> hydrant::Result<()> {
         let (field, bare) = (self.field, &self.bare);
         self.compare(
+            "put, known length",
+            8,
+            None,
+            &mut |count| Ok(bare.store(count)),
+            &mut |count| self.e.timed(count, |i| field.put(PEER, 0, black_box(&[i]))),
+        )?;
+        self.compare(
             "put_value",
             8,
             None,
