@@ -20,7 +20,7 @@ use crate::hosts;
 use crate::report::TableFormat;
 use crate::tool::Tool;
 use answer::answer;
-use sides::{Place, Side};
+use sides::{ComparedSide, RanksOn};
 use table::{ProgramRow, json, lines, median, table, unreadable};
 
 /// The numbers of runs, ranks and hosts.
@@ -155,6 +155,17 @@ fn between_hosts(count: u32, arguments: &Arguments, format: TableFormat) -> Resu
     Ok(())
 }
 
+/// A remote shell for hosts with a core each, in turn. Two ranks that spin on the same core would
+/// wait a time slice for each message.
+const ONE_CORE: &str = r#"cat >$work/one_core <<END
+#!/bin/sh
+core=\$((\$(printf %d "'\$1") % $(nproc)))
+exec taskset --cpu-list \$core $work/rsh "\$@"
+END
+chmod +x $work/one_core
+export HYDRANT_RSH=$work/one_core
+"#;
+
 /// The end of the script: makes the hosts, and runs this command on them. The times to wait for a
 /// peer are the defaults, not those of tests.
 fn again(names: &[String], count: u32, arguments: &Arguments, format: TableFormat) -> String {
@@ -169,6 +180,7 @@ fn again(names: &[String], count: u32, arguments: &Arguments, format: TableForma
     }
     format!(
         "unset HYDRANT_PEER_TIMEOUT HYDRANT_JOIN_TIMEOUT\n\
+         {ONE_CORE}\
          hosts {}\n\
          \"$xtask\" beside-mpi {options} --on {}\n",
         names.join(" "),
@@ -187,7 +199,7 @@ fn compare_all(arguments: &Arguments) -> Result<Vec<ProgramRow>, Error> {
 
 /// Builds the programs of all sides.
 fn build(arguments: &Arguments) -> Result<(), Error> {
-    for side in Side::ALL {
+    for side in ComparedSide::ALL {
         find_tools(side.tools())?;
     }
     run(cargo("build --release -p hydrant-cli"))?;
@@ -195,7 +207,7 @@ fn build(arguments: &Arguments) -> Result<(), Error> {
     let folder = folder();
     fs::create_dir_all(&folder).map_err(|cause| unreadable(&folder, &cause))?;
     for program in arguments.chosen() {
-        for side in Side::ALL {
+        for side in ComparedSide::ALL {
             side.compile(program.name, &folder)?;
         }
     }
@@ -219,13 +231,13 @@ fn folder() -> PathBuf {
 fn compare(program: &ComparedProgram, arguments: &Arguments) -> Result<ProgramRow, Error> {
     let (name, ranks) = (program.name, program.ranks(arguments.ranks));
     let (place, given) = match arguments.on.get(..ranks as usize) {
-        Some(hosts) => (Place::Hosts(hosts), program.between_hosts),
-        None => (Place::Here, program.arguments),
+        Some(hosts) => (RanksOn::Hosts(hosts), program.between_hosts),
+        None => (RanksOn::Here, program.arguments),
     };
-    let mut seconds = Side::ALL.map(|_| Vec::new());
+    let mut seconds = ComparedSide::ALL.map(|_| Vec::new());
     for _ in 0..arguments.runs {
         let mut right: Option<String> = None;
-        for (side, seconds) in Side::ALL.into_iter().zip(&mut seconds) {
+        for (side, seconds) in ComparedSide::ALL.into_iter().zip(&mut seconds) {
             let mut command = side.start(name, &folder(), ranks, place);
             command.args(given);
             let (answer, time) = answer(command, name)?;

@@ -11,7 +11,7 @@ use crate::tool::Tool;
 
 /// A side, in the order of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ComparedSide {
     Hydrant,
     Mpich,
     OpenMpi,
@@ -19,7 +19,7 @@ pub(super) enum Side {
 
 /// The place of the ranks.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place<'a> {
+pub(super) enum RanksOn<'a> {
     /// This host.
     Here,
     /// Hosts at the bridge, with a rank each. Only TCP joins them.
@@ -30,42 +30,46 @@ pub(super) enum Place<'a> {
 const NETWORK: &str = "10.9.0.0/24";
 const BRIDGE: &str = "br0";
 
-impl Side {
-    pub(super) const ALL: [Side; 3] = [Side::Hydrant, Side::Mpich, Side::OpenMpi];
+impl ComparedSide {
+    pub(super) const ALL: [ComparedSide; 3] = [
+        ComparedSide::Hydrant,
+        ComparedSide::Mpich,
+        ComparedSide::OpenMpi,
+    ];
 
     /// The tools that the machine must have.
     pub(super) fn tools(self) -> &'static [Tool] {
         match self {
-            Side::Hydrant => &[],
-            Side::Mpich => &[Tool::Cc, Tool::Hydra, Tool::MpichCc],
-            Side::OpenMpi => &[Tool::Cc, Tool::OpenMpi, Tool::OpenMpiCc],
+            ComparedSide::Hydrant => &[],
+            ComparedSide::Mpich => &[Tool::Cc, Tool::Hydra, Tool::MpichCc],
+            ComparedSide::OpenMpi => &[Tool::Cc, Tool::OpenMpi, Tool::OpenMpiCc],
         }
     }
 
     /// The name in the table.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Side::Hydrant => "Hydrant",
-            Side::Mpich => "MPICH",
-            Side::OpenMpi => "Open MPI",
+            ComparedSide::Hydrant => "Hydrant",
+            ComparedSide::Mpich => "MPICH",
+            ComparedSide::OpenMpi => "Open MPI",
         }
     }
 
     /// The name in JSON and in names of files.
     pub(super) fn key(self) -> &'static str {
         match self {
-            Side::Hydrant => "hydrant",
-            Side::Mpich => "mpich",
-            Side::OpenMpi => "open_mpi",
+            ComparedSide::Hydrant => "hydrant",
+            ComparedSide::Mpich => "mpich",
+            ComparedSide::OpenMpi => "open_mpi",
         }
     }
 
     /// Compiles the program, unless cargo has done so.
     pub(super) fn compile(self, name: &str, folder: &Path) -> Result<(), Error> {
         let compiler = match self {
-            Side::Hydrant => return Ok(()),
-            Side::Mpich => "mpicc.mpich",
-            Side::OpenMpi => "mpicc.openmpi",
+            ComparedSide::Hydrant => return Ok(()),
+            ComparedSide::Mpich => "mpicc.mpich",
+            ComparedSide::OpenMpi => "mpicc.openmpi",
         };
         let mut cc = at_root(compiler);
         // Like the compiler of Rust, which contracts no multiplications and additions.
@@ -77,11 +81,17 @@ impl Side {
     }
 
     /// The command that starts the program on so many ranks. Its arguments follow.
-    pub(super) fn start(self, name: &str, folder: &Path, ranks: u32, place: Place<'_>) -> Command {
+    pub(super) fn start(
+        self,
+        name: &str,
+        folder: &Path,
+        ranks: u32,
+        place: RanksOn<'_>,
+    ) -> Command {
         let mut command = match (self, place) {
-            (Side::Hydrant, place) => start_hydrant(place),
-            (Side::Mpich, place) => start_mpich(place),
-            (Side::OpenMpi, place) => start_open_mpi(place),
+            (ComparedSide::Hydrant, place) => start_hydrant(place),
+            (ComparedSide::Mpich, place) => start_mpich(place),
+            (ComparedSide::OpenMpi, place) => start_open_mpi(place),
         };
         command.args(["-n", &ranks.to_string()]);
         command.arg(self.binary(name, folder));
@@ -90,26 +100,28 @@ impl Side {
 
     fn binary(self, name: &str, folder: &Path) -> PathBuf {
         match self {
-            Side::Hydrant => target_folder().join("release/examples").join(name),
-            Side::Mpich | Side::OpenMpi => folder.join(format!("{name}-{}", self.key())),
+            ComparedSide::Hydrant => target_folder().join("release/examples").join(name),
+            ComparedSide::Mpich | ComparedSide::OpenMpi => {
+                folder.join(format!("{name}-{}", self.key()))
+            }
         }
     }
 }
 
-fn start_hydrant(place: Place<'_>) -> Command {
+fn start_hydrant(place: RanksOn<'_>) -> Command {
     let hydrant = target_folder().join("release/hydrant");
     let mut command = at_root(&hydrant.to_string_lossy());
     command.args(["run", "--prefix", "none"]);
-    if let Place::Hosts(hosts) = place {
+    if let RanksOn::Hosts(hosts) = place {
         // The script has set HYDRANT_INTER_NODE.
         command.args(["--hosts", &hosts.join(",")]);
     }
     command
 }
 
-fn start_mpich(place: Place<'_>) -> Command {
+fn start_mpich(place: RanksOn<'_>) -> Command {
     let mut command = at_root("mpiexec.hydra");
-    if let Place::Hosts(hosts) = place {
+    if let RanksOn::Hosts(hosts) = place {
         command.args(["-iface", BRIDGE, "-launcher", "rsh", "-launcher-exec"]);
         command.args([&remote_shell(), "-hosts", &hosts.join(",")]);
         command.env("UCX_TLS", "tcp,self");
@@ -117,7 +129,7 @@ fn start_mpich(place: Place<'_>) -> Command {
     command
 }
 
-fn start_open_mpi(place: Place<'_>) -> Command {
+fn start_open_mpi(place: RanksOn<'_>) -> Command {
     let mut command = at_root("mpirun.openmpi");
     // It refuses root, and more ranks than cores, if it is not told. With more ranks, a waiting
     // rank then yields its core.
@@ -127,8 +139,8 @@ fn start_open_mpi(place: Place<'_>) -> Command {
     };
     match place {
         // It looks for a remote shell, though there is one host.
-        Place::Here => set("plm_rsh_agent", "sh"),
-        Place::Hosts(hosts) => {
+        RanksOn::Here => set("plm_rsh_agent", "sh"),
+        RanksOn::Hosts(hosts) => {
             set("plm_rsh_agent", &remote_shell());
             set("oob_tcp_if_include", NETWORK);
             set("btl_tcp_if_include", NETWORK);
@@ -136,7 +148,8 @@ fn start_open_mpi(place: Place<'_>) -> Command {
             set("btl", "tcp,self");
             // Keeps windows out of shared memory.
             set("osc", "^sm,ucx");
-            command.args(["--host", &hosts.join(",")]);
+            // Namespaces share the cores of one machine: it would bind every rank to the first.
+            command.args(["--bind-to", "none", "--host", &hosts.join(",")]);
         }
     }
     command

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::sides::Side;
+use super::sides::ComparedSide;
 use crate::error::Error;
 
 /// A line of the table.
@@ -13,7 +13,7 @@ pub(super) struct ProgramRow {
     pub(super) ranks: u32,
     /// Lines of code, in Rust and in C.
     pub(super) lines: [usize; 2],
-    /// Medians of seconds, as [`Side::ALL`] orders them.
+    /// Medians of seconds, as [`ComparedSide::ALL`] orders them.
     pub(super) seconds: [f64; 3],
 }
 
@@ -30,7 +30,7 @@ pub(super) fn table(rows: &[ProgramRow]) -> String {
         "{:<13} {:>5} {:>10} {:>8}",
         "program", "ranks", "lines Rust", "lines C"
     );
-    for side in Side::ALL {
+    for side in ComparedSide::ALL {
         text += &format!(" {:>12}", format!("{} ms", side.name()));
     }
     text += &format!(" {:>11}\n", "MPI/Hydrant");
@@ -55,7 +55,7 @@ pub(super) fn json(row: &ProgramRow, runs: u32, a_host_each: bool) -> serde_json
         "lines_c": row.lines[1],
         "ratio": row.ratio(),
     });
-    for (side, seconds) in Side::ALL.iter().zip(row.seconds) {
+    for (side, seconds) in ComparedSide::ALL.iter().zip(row.seconds) {
         object[format!("seconds_{}", side.key())] = seconds.into();
     }
     object
