@@ -105,7 +105,7 @@ enum Task {
     Vm(vm::Arguments),
     /// Injects faults under jobs on RDMA and reports the results (docs/faults.md)
     Faults(faults::Arguments),
-    /// Runs five programs beside the same in C and MPI (docs/beside-mpi.md)
+    /// Runs six programs beside the same in C and MPI (docs/beside-mpi.md)
     BesideMpi(beside_mpi::Arguments),
     /// Measures Hydrant beside TCP, libfabric, UCX, MPI and GASNet-EX (docs/ofi.md)
     BesidePeers(beside_peers::Arguments),

@@ -1,6 +1,8 @@
 //! The example programs, small, on every kind of network that one process can play. Each checks its
 //! own answer.
 
+#[path = "../examples/cannon.rs"]
+mod cannon;
 #[path = "../examples/halo.rs"]
 mod halo;
 #[path = "../examples/hash_table.rs"]
@@ -16,13 +18,14 @@ use hydrant::{ConduitKind, Job, Result};
 
 /// Runs a program of one rank, of an awkward number and of some.
 fn everywhere(program: impl Fn(&Job) -> Result<()> + Sync) {
-    for (network, ranks) in [
-        ("smp", 1),
-        ("smp", 5),
-        ("smp", 6),
-        ("smp+pin", 4),
-        ("sim:myrinet-gm", 4),
-    ] {
+    on(&[1, 5, 6], program);
+}
+
+/// Runs a program of so many ranks in shared memory, and of four on other networks.
+fn on(in_shared_memory: &[u32], program: impl Fn(&Job) -> Result<()> + Sync) {
+    let in_shared_memory = in_shared_memory.iter().map(|ranks| ("smp", *ranks));
+    let others = [("smp+pin", 4), ("sim:myrinet-gm", 4)];
+    for (network, ranks) in in_shared_memory.chain(others) {
         let conduit: ConduitKind = network.parse().expect("there is such a conduit");
         let builder = Job::builder().expect("the settings are valid");
         let ends = builder
@@ -66,4 +69,18 @@ fn pages_come_and_go() {
 #[test]
 fn products_are_those_of_one_rank() {
     everywhere(|job| summa::summa(job, 20).map(drop));
+}
+
+#[test]
+fn products_of_square_meshes_are_those_of_one_rank() {
+    on(&[1, 4, 9], |job| cannon::cannon(job, 20).map(drop));
+}
+
+#[test]
+fn a_mesh_that_is_no_square_is_refused() {
+    let refused = Job::builder().map(|builder| builder.run_local(2, |job| cannon::cannon(job, 20)));
+    for end in refused.expect("the settings are valid") {
+        let cause = end.expect_err("two ranks are no square mesh");
+        assert!(cause.to_string().contains("no square"), "{cause}");
+    }
 }

@@ -8,7 +8,7 @@
 mod attack;
 mod scenarios;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::{env, fs, process};
 
@@ -102,10 +102,10 @@ pub(crate) fn check(arguments: &Arguments) -> Result<Vec<String>, Error> {
     allowed()?;
     programs::build_shipped()?;
     let chosen = arguments.chosen();
-    let script = write_script(&chosen)?;
-    let command = apart(&script);
+    let calls = format!("exec 2>&1\n{}", calls(&chosen));
     let mut listener = Listener::new(&chosen);
-    let (command, status) = run_listening(command, |line| listener.listen(line))?;
+    let script = script("debug", &calls)?;
+    let (command, status) = run_listening(script, |line| listener.listen(line))?;
     succeeded(command, status, vec![])?;
     let outcome = FaultsOutcome::of(&listener.tried())?;
     if let Some(file) = &arguments.markdown {
@@ -139,23 +139,24 @@ pub(crate) fn allowed() -> Result<(), Error> {
     Err(Error::not_allowed(why))
 }
 
-/// Writes the script's file. The file stays, so that it can be run again by hand.
-fn write_script(scenarios: &[Scenario]) -> Result<PathBuf, Error> {
+/// A script that begins with the functions for hosts, and then does `rest`, in namespaces of its own.
+/// The programs are those of a profile. The file stays, so that it can be run again by hand.
+pub(crate) fn script(profile: &str, rest: &str) -> Result<Command, Error> {
     let folder = target_folder().join("hosts");
     let this = env::current_exe().map_err(not_written(&folder))?;
     let mut text = format!(
-        "exec 2>&1\ntarget={}\nxtask={}\n",
-        quoted(&target_folder().join("debug").to_string_lossy()),
+        "target={}\nxtask={}\n",
+        quoted(&target_folder().join(profile).to_string_lossy()),
         quoted(&this.to_string_lossy())
     );
     text += "work=/run/hydrant-hosts\n";
     text += JOB;
     text += FUNCTIONS;
-    text += &calls(scenarios);
+    text += rest;
     let file = folder.join(format!("hosts-{}.sh", process::id()));
     let wrote = fs::create_dir_all(folder).and_then(|()| fs::write(&file, text));
     wrote.map_err(not_written(&file))?;
-    Ok(file)
+    Ok(apart(&file))
 }
 
 pub(crate) fn not_written(file: &Path) -> impl FnOnce(std::io::Error) -> Error {
