@@ -1,6 +1,7 @@
 //! Decides what is registered, what to register and what to evict. It implements the Firehose
 //! algorithm (Bell & Bonachea 2003), the pin-down cache (Tezuka 1998) and their rivals. All of it
-//! is state machines without I/O, clock, threads or unsafe.
+//! is state machines without I/O, clock, threads or unsafe. The one system call is a memory barrier,
+//! by which evictions pay for hits without a locked instruction (`announcements`).
 //!
 //! [`Engine`] decides. [`Hot`] serves an operation whose memory is registered on both sides
 //! already. The driver (a rank of a job, a simulation of ten thousand ranks, a property test)
@@ -30,6 +31,7 @@
 //! ```
 
 mod action;
+mod announcements;
 mod config;
 mod direction;
 mod engine;
@@ -40,6 +42,7 @@ mod hot;
 mod model;
 mod size;
 mod strategy;
+mod sync;
 pub mod table;
 pub mod wire;
 

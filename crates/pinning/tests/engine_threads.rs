@@ -9,8 +9,8 @@ use std::{
 
 use hydrant_base::Random;
 use hydrant_pinning::{
-    AccessVerdict, Action, Config, Decisions, Direction, Engine, EngineOperation, OwnMemory,
-    RegionNumber, RegisteredExtent,
+    AccessVerdict, Action, Config, Decisions, Direction, Engine, EngineOperation, Hot, KeptHit,
+    OwnMemory, RegionNumber, RegisteredExtent,
 };
 
 const BUCKET: u64 = 4096;
@@ -78,9 +78,42 @@ fn lock(pair: &Mutex<LockedPair>) -> MutexGuard<'_, LockedPair> {
     pair.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn wait_for(pair: &Mutex<LockedPair>, id: u64) {
-    while !lock(pair).done.remove(&id) {
-        thread::yield_now();
+/// Hits whose operations are in flight. Any thread ends them.
+struct InFlight<'a> {
+    hot: &'a Hot,
+    pair: &'a Mutex<LockedPair>,
+    hits: Mutex<Vec<KeptHit>>,
+}
+
+impl InFlight<'_> {
+    /// More hits than a thread announces at once.
+    const MOST: usize = 100;
+
+    fn add(&self, hit: KeptHit) {
+        let mut hits = self.hits.lock().unwrap();
+        hits.push(hit);
+        let is_full = hits.len() == Self::MOST;
+        drop(hits);
+        if is_full {
+            self.end_all();
+        }
+    }
+
+    fn end_all(&self) {
+        let hits = std::mem::take(&mut *self.hits.lock().unwrap());
+        for hit in hits {
+            if self.hot.release_kept(&hit) {
+                lock(self.pair).tell(0, |engine, out| engine.released(&hit, out));
+            }
+        }
+    }
+
+    /// Waits for an operation. It may need the sides of operations in flight.
+    fn wait_for(&self, id: u64) {
+        while !lock(self.pair).done.remove(&id) {
+            self.end_all();
+            thread::yield_now();
+        }
     }
 }
 
@@ -101,6 +134,11 @@ fn every_waiter_is_served_after_a_hit_gave_its_sides_back() {
     });
     let hot = lock(&pair).engines[0].hot().clone();
     let (pair, hot) = (&pair, &hot);
+    let in_flight = &InFlight {
+        hot,
+        pair,
+        hits: Mutex::default(),
+    };
     thread::scope(|scope| {
         for thread in 0..4_u64 {
             scope.spawn(move || {
@@ -115,14 +153,19 @@ fn every_waiter_is_served_after_a_hit_gave_its_sides_back() {
                             count: 1,
                         };
                         lock(pair).tell(1, |engine, out| engine.revoke(id, run, out));
-                        wait_for(pair, id);
+                        in_flight.wait_for(id);
                         continue;
                     }
                     let (remote, local) = ((1000 + draw(4)) * BUCKET, (10 + draw(4)) * BUCKET);
                     let held = hot.hit(1, remote, local, 8, Direction::Put);
                     if let Some(hit) = held {
-                        if draw(4) == 0 {
-                            thread::yield_now();
+                        match draw(8) {
+                            0 | 1 => thread::yield_now(),
+                            2..5 => {
+                                in_flight.add(hit.keep());
+                                continue;
+                            }
+                            _ => {}
                         }
                         if hot.release(&hit) {
                             lock(pair).tell(0, |engine, out| engine.released(&hit.keep(), out));
@@ -143,11 +186,12 @@ fn every_waiter_is_served_after_a_hit_gave_its_sides_back() {
                     lock(pair).tell(0, |engine, out| {
                         engine.begin(operation, out).expect("there is such a peer");
                     });
-                    wait_for(pair, id);
+                    in_flight.wait_for(id);
                 }
             });
         }
     });
+    in_flight.end_all();
     let pair = lock(pair);
     assert_eq!(pair.engines[0].busy(), 0);
     pair.engines[0].audit(&[]).expect("all counts agree");

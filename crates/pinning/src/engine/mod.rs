@@ -295,12 +295,16 @@ impl Engine {
 
     /// Reports that a hit was [released](Hot::release) that an operation waits for.
     pub fn released(&mut self, hit: &KeptHit, out: &mut Decisions) {
+        self.give_back(hit, out);
+        self.pump(out);
+    }
+
+    fn give_back(&mut self, hit: &KeptHit, out: &mut Decisions) {
         if let Some(slot) = hit.local_slot() {
             self.local.released(slot, out);
         }
         let (initiator, _, cx) = &mut self.rooms(out);
         initiator.released(hit.peer, hit.remote_slot, cx);
-        self.pump(out);
     }
 
     /// Reports that a peer is lost. Operations that wait for it fail, and its holds are given back.
@@ -332,6 +336,9 @@ impl Engine {
 
     /// Routes finished requests to their rooms until none is left.
     fn pump(&mut self, out: &mut Decisions) {
+        for hit in self.hot.take_missed() {
+            self.give_back(&hit, out);
+        }
         let (initiator, target, cx) = &mut self.rooms(out);
         loop {
             let done = cx.local.take_done();

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::queue::VictimQueue;
 use super::slab::{BucketRecord, MAX_RECORDS};
-use super::sync::Ordering;
-use super::word::{self, AWAITED, HIT, LIVE, MAX_REFERENCES};
+use super::word::{self, AWAITED, LIVE, MAX_REFERENCES};
 use super::{BUCKETS, BucketTable, Error, Extent};
 use crate::Run;
+use crate::announcements::Announcements;
+use crate::sync::Ordering;
 
 /// The only means to change a [`BucketTable`].
 ///
@@ -25,11 +26,11 @@ pub struct Editor {
 
 /// The recent use of an extent in the queue.
 enum RecentUse {
-    /// A record of the extent is held; its last release will say so.
+    /// References on a record of the extent are counted; the last release will say so.
     Used,
     /// The extent was hit since the last look.
     Hit,
-    /// The extent is neither held nor was it hit.
+    /// The extent was not hit, and no reference is counted. An operation may have announced it.
     Unused,
 }
 
@@ -42,8 +43,13 @@ impl Default for Editor {
 impl Editor {
     /// Makes an empty table.
     pub fn new() -> Self {
+        Self::among(&Arc::new(Announcements::new()))
+    }
+
+    /// Makes an empty table, whose records hits announce there.
+    pub(crate) fn among(announcements: &Arc<Announcements>) -> Self {
         Editor {
-            table: Arc::new(BucketTable::new()),
+            table: Arc::new(BucketTable::new(Arc::clone(announcements))),
             queue: VictimQueue::new(),
             len: 0,
         }
@@ -130,9 +136,9 @@ impl Editor {
         found
     }
 
-    /// The number of references on a record at this moment.
+    /// The number of references on a record at this moment, those of hits included.
     pub fn references(&self, slot: u32) -> u32 {
-        word::references(self.word(slot))
+        word::references(self.word(slot)) + self.table.announced(slot)
     }
 
     /// All buckets with a record, and their slots.
@@ -155,25 +161,35 @@ impl Editor {
     /// Evicts the extent of `slot`, unless one of its records is held. Then nobody finds the extent
     /// any more, and its records are free. Returns the extent.
     ///
-    /// It shuts one record after the other against hits. Where a record turns out to be held, the
-    /// others open again, and hits that came in between have missed.
+    /// It shuts one record after the other against hits, and then looks through the announcements.
+    /// Where a record turns out to be held, the others open again, and hits that came in between
+    /// have missed. A queued extent that a hit holds leaves the queue until the end of the hit.
     pub fn remove(&mut self, slot: u32) -> Option<Extent> {
         let was_live = self.word(slot) & LIVE != 0;
         let extent = self.extent(slot);
+        let lead = self.lead(slot);
+        let is_queued = self.queue.holds(lead);
         let buckets = extent.base..extent.end;
-        for bucket in buckets.clone() {
-            let is_held = |slot| !self.record(slot).shut();
-            if !self.part(bucket, &extent).is_some_and(is_held) {
-                continue;
+        let is_counted = |bucket: &u64| {
+            let is_held = |slot| !self.record(slot).shut(is_queued);
+            self.part(*bucket, &extent).is_some_and(is_held)
+        };
+        let counted = buckets.clone().find(is_counted);
+        let is_held = counted.is_some() || self.is_announced(&extent);
+        if is_held {
+            let shut = buckets.start..counted.unwrap_or(buckets.end);
+            for slot in shut.filter_map(|bucket| self.part(bucket, &extent)) {
+                if was_live {
+                    self.record(slot).reopen();
+                }
             }
-            let before = (buckets.start..bucket).filter(|_| was_live);
-            for slot in before.filter_map(|bucket| self.part(bucket, &extent)) {
-                self.record(slot).reopen();
+            if counted.is_none() && is_queued {
+                self.queue.take_out(lead);
             }
             return None;
         }
 
-        self.queue.take_out(self.lead(slot));
+        self.queue.take_out(lead);
         for bucket in buckets {
             if let Some(slot) = self.part(bucket, &extent) {
                 self.table.index.remove(bucket, slot, &self.table.slab);
@@ -185,18 +201,23 @@ impl Editor {
         Some(extent)
     }
 
-    /// Lets nobody take a new reference on the extent of `slot`. Returns true if nobody holds one.
-    /// Else the last release of each record returns true, and [`Editor::remove`] succeeds as soon
-    /// as no record is held.
-    pub fn close(&mut self, slot: u32) -> bool {
+    /// Lets nobody hold the extent of `slot` any more. If [`Editor::remove`] fails after that, the
+    /// end of each hit and the last release of each record return true. It succeeds as soon as no
+    /// record is held.
+    pub fn close(&mut self, slot: u32) {
         self.queue.take_out(self.lead(slot));
-        let mut held = 0;
         for record in self.parts(slot) {
             record.word.fetch_or(AWAITED, Ordering::Relaxed);
-            let old = record.word.fetch_and(!LIVE, Ordering::Acquire);
-            held += u32::from(word::references(old) > 0);
+            record.word.fetch_and(!LIVE, Ordering::Relaxed);
         }
-        held == 0
+    }
+
+    /// Returns true if a hit holds a record of an extent, all of whose records are shut.
+    fn is_announced(&self, extent: &Extent) -> bool {
+        let announcements = &self.table.announcements;
+        announcements.settle();
+        let mut announced = announcements.of_table(self.table.number);
+        announced.any(|slot| self.word(slot) != 0 && self.extent(slot) == *extent)
     }
 
     /// The number of extents in the queue.
@@ -220,10 +241,8 @@ impl Editor {
     /// Clears the marks of hits. Returns true if the extent of `slot` was hit since the last call,
     /// or since the last look for a victim.
     pub fn take_hit(&mut self, slot: u32) -> bool {
-        let taken =
-            |record: &BucketRecord| record.word.fetch_and(!HIT, Ordering::Relaxed) & HIT != 0;
         // The count visits all records, because each mark is to be cleared.
-        self.parts(slot).filter(|record| taken(record)).count() > 0
+        (self.parts(slot).filter(|record| record.take_mark())).count() > 0
     }
 
     /// Returns the extent to the queue that [`Editor::next_victim`] took it from, after
@@ -344,23 +363,14 @@ impl Editor {
         let mut was_hit = false;
         for record in self.parts(slot) {
             let mut old = record.word.load(Ordering::Relaxed);
-            loop {
-                let is_used = word::references(old) > 0;
-                let new = if is_used { old | AWAITED } else { old & !HIT };
-                if new != old {
-                    let relaxed = Ordering::Relaxed;
-                    let swapped = (record.word).compare_exchange_weak(old, new, relaxed, relaxed);
-                    if let Err(now) = swapped {
-                        old = now;
-                        continue;
-                    }
+            while word::references(old) > 0 {
+                let (new, relaxed) = (old | AWAITED, Ordering::Relaxed);
+                match (record.word).compare_exchange_weak(old, new, relaxed, relaxed) {
+                    Ok(_) => return RecentUse::Used,
+                    Err(now) => old = now,
                 }
-                if is_used {
-                    return RecentUse::Used;
-                }
-                was_hit |= old & HIT != 0;
-                break;
             }
+            was_hit |= record.take_mark();
         }
         if was_hit {
             RecentUse::Hit

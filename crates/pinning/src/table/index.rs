@@ -13,8 +13,8 @@
 use std::sync::OnceLock;
 
 use super::slab::RecordSlab;
-use super::sync::{AtomicU32, Ordering};
 use super::word;
+use crate::sync::{AtomicU32, Ordering};
 
 /// The smallest index has `2^FIRST` entries; loom walks through every atomic.
 const FIRST: u32 = if cfg!(loom) { 3 } else { 7 };
@@ -112,19 +112,8 @@ impl ProbeSequence<'_> {
     /// Returns the first result of `look` for the records that may be the bucket's.
     #[inline]
     pub(super) fn search<T>(self, look: impl Fn(u32) -> Option<T>) -> Option<T> {
-        self.search_from(self.probe.home, look)
-    }
-
-    /// The same, behind the [home](Self::home) position.
-    #[inline]
-    pub(super) fn search_on<T>(self, look: impl Fn(u32) -> Option<T>) -> Option<T> {
-        self.search_from(self.probe.after(self.probe.home), look)
-    }
-
-    #[inline(always)]
-    fn search_from<T>(&self, first: u32, look: impl Fn(u32) -> Option<T>) -> Option<T> {
         let probe = self.probe;
-        let mut position = first;
+        let mut position = probe.home;
         // The loop is bounded, because the entries may change all the while.
         for _ in 0..self.entries.len() {
             let entry = (self.entries.get(position as usize)?).load(Ordering::Relaxed);

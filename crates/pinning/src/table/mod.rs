@@ -1,10 +1,11 @@
 //! The hot table: the registered buckets, and the references of their users.
 //!
 //! One structure serves as the local bucket table and as the firehose table of a peer (Firehose
-//! §3.2, BucketTable 1). A *hit* takes a reference with one compare-and-swap and no lock.
-//! [`BucketTable::acquire`] reads one cache line of the index and half a line of the record, and
-//! writes only the latter. The one [`Editor`] does all else: it adds, evicts and queues. The layer
-//! above keeps it behind a lock of its own.
+//! §3.2, BucketTable 1). A *hit* announces the record that it uses, in memory of its own thread. It
+//! reads one cache line of the index and half a line of the record, and writes neither. The one
+//! [`Editor`] does all else: it adds, evicts and queues. The layer above keeps it behind a lock of
+//! its own. Operations that wait for the engine count a reference in the record instead
+//! ([`BucketTable::acquire`]).
 //!
 //! ```
 //! use hydrant_pinning::table::{Editor, Extent};
@@ -31,8 +32,8 @@
 //! # The order of eviction
 //!
 //! An extent is queued, and evicted, as a whole. The queue is first in, first out. A hit takes
-//! nothing off the queue, because that would need a lock. It leaves a mark in the word that it
-//! writes anyway, and [`Editor::next_victim`] makes up for it. An extent that was hit since the
+//! nothing off the queue, because that would need a lock. It leaves a mark in the record, and
+//! [`Editor::next_victim`] makes up for it. An extent that was hit since the
 //! last walk goes to the end once more. An extent in use leaves the queue until its last
 //! [`BucketTable::release`], which then returns true. Every step of that walk is paid for by an
 //! earlier hit or release, so a victim costs O(1), however many extents are in use.
@@ -45,25 +46,27 @@
 //! # Neighbours
 //!
 //! Two records share a cache line, so that a bucket takes less than 64 bytes in all. They are the
-//! records of buckets that were added one after the other. Hits of other buckets, and of other
-//! tables, write no line in common. The table as a whole counts nothing.
+//! records of buckets that were added one after the other. Hits write only to memory of their
+//! thread, but for a mark that is missing. The table as a whole counts nothing.
 
 mod editor;
 mod error;
 mod index;
 mod queue;
 mod slab;
-pub(crate) mod sync;
 mod word;
 
 pub use editor::Editor;
 pub use error::Error;
 pub use word::MAX_REFERENCES;
 
+use std::sync::Arc;
+
 use crate::Use;
-use index::{HomeEntry, Index, ProbeSequence};
+use crate::announcements::{Announcements, RecordName};
+use crate::sync::Ordering;
+use index::{HomeEntry, Index};
 use slab::{BucketRecord, MAX_RECORDS, RecordSlab};
-use sync::Ordering;
 
 /// The number of buckets that there can be: every bucket's number is below it.
 pub const BUCKETS: u64 = 1 << word::BUCKET_BITS;
@@ -104,17 +107,28 @@ pub struct FoundBucket {
 pub struct BucketTable {
     index: Index,
     slab: RecordSlab,
+    /// The number of the table among those of its rank.
+    number: u32,
+    /// The announcements of the rank, where hits name records of this table.
+    announcements: Arc<Announcements>,
 }
 
 impl BucketTable {
-    fn new() -> Self {
+    fn new(announcements: Arc<Announcements>) -> Self {
         BucketTable {
             index: Index::new(),
             slab: RecordSlab::new(),
+            number: announcements.next_table(),
+            announcements,
         }
     }
 
-    /// Finds a bucket and takes a reference on it in one atomic step: the hit.
+    /// The announcements of the rank, where hits name records of this table.
+    pub(crate) fn announcements(&self) -> &Arc<Announcements> {
+        &self.announcements
+    }
+
+    /// Finds a bucket and takes a reference on it in one atomic step.
     ///
     /// Returns `None` where the bucket is absent or being evicted, or where all its references are
     /// in use. It also returns `None` now and then while the editor adds or evicts another bucket.
@@ -127,34 +141,44 @@ impl BucketTable {
         })
     }
 
-    /// Finds a bucket's record without holding it. So a hit looks up both sides before it holds
-    /// one, because no instruction overtakes the compare-and-swap.
+    /// Finds the record that is most likely a bucket's. Only [`SeenRecord::confirm`] tells whether
+    /// it is; if it fails, [`search`](Self::search) finds the right one.
     #[inline(always)] // on the path of every hit
     pub(crate) fn seek(&self, bucket: u64) -> Option<SeenRecord<'_>> {
-        let probes = self.index.probes(bucket)?;
-        match probes.home() {
+        match self.index.probes(bucket)?.home() {
             HomeEntry::Empty => None,
-            HomeEntry::Record(slot) => match self.live_record(bucket, slot) {
-                Some(seen) => Some(seen),
-                None => self.seek_on(bucket, probes),
-            },
-            HomeEntry::Other => self.seek_on(bucket, probes),
+            HomeEntry::Record(slot) => self.seen(slot),
+            HomeEntry::Other => self.search(bucket),
         }
     }
 
-    /// The rest of [`seek`](Self::seek), kept apart so that the state of a search does not burden
-    /// most hits.
+    /// Finds a bucket's live record without holding it.
     #[inline(never)]
-    fn seek_on(&self, bucket: u64, probes: ProbeSequence<'_>) -> Option<SeenRecord<'_>> {
-        probes.search_on(|slot| self.live_record(bucket, slot))
+    pub(crate) fn search(&self, bucket: u64) -> Option<SeenRecord<'_>> {
+        self.index.find(bucket, |slot| {
+            self.seen(slot).filter(|seen| seen.record.is_live(bucket))
+        })
     }
 
-    /// Returns a record, if it is live and of that bucket.
     #[inline(always)]
-    fn live_record(&self, bucket: u64, slot: u32) -> Option<SeenRecord<'_>> {
-        let record = self.slab.record(slot)?;
-        let word = record.word.load(Ordering::Relaxed);
-        word::is_live(word, bucket).then_some(SeenRecord { record, slot, word })
+    fn seen(&self, slot: u32) -> Option<SeenRecord<'_>> {
+        let name = RecordName::new(self.number, slot);
+        self.slab
+            .record(slot)
+            .map(|record| SeenRecord { record, name })
+    }
+
+    /// The number of operations that announce the record.
+    fn announced(&self, slot: u32) -> u32 {
+        let announced = self.announcements.of_table(self.number);
+        announced.filter(|it| *it == slot).count() as u32
+    }
+
+    /// Returns true if the editor waits for the end of an operation that announced the record, and
+    /// has [cleared](crate::announcements::OwnPlace::clear) the announcement.
+    #[inline]
+    pub(crate) fn is_awaited(&self, slot: u32) -> bool {
+        (self.slab.record(slot)).is_some_and(|record| record.is_awaited())
     }
 
     /// Returns the bucket behind the extent of a bucket, if it has one. It holds nothing.
@@ -178,11 +202,6 @@ impl BucketTable {
     #[must_use = "the editor may wait for the last reference"]
     pub fn release(&self, slot: u32) -> bool {
         let record = self.slab.record(slot).expect("a slot is of a record");
-        Self::give_back(record, slot)
-    }
-
-    #[inline(always)]
-    fn give_back(record: &BucketRecord, slot: u32) -> bool {
         // Release ordering: every access under the reference comes before its return.
         let old = record.word.fetch_sub(1, Ordering::Release);
         if word::references(old) == 0 {
@@ -192,59 +211,72 @@ impl BucketTable {
     }
 }
 
-/// A record that was live and of the wanted bucket when `seek` looked.
+/// A record that may be of the wanted bucket. Once it is announced and
+/// [confirmed](Self::confirm), the operation holds it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeenRecord<'a> {
     record: &'a BucketRecord,
-    slot: u32,
-    word: u64,
+    name: RecordName,
 }
 
-impl<'a> SeenRecord<'a> {
-    /// Takes a reference, if the record is still of `bucket`, its extent reaches as far as the
-    /// bucket `last`, and it permits that use.
-    #[inline(always)] // on the path of every hit
-    pub(crate) fn hold(self, bucket: u64, last: u64, used: Use) -> Option<HeldRecord<'a>> {
-        let Self { record, slot, word } = self;
-        if !record.take_seen(bucket, word) {
-            return None;
-        }
-        let held = HeldRecord { record, slot };
-        if record.serves(last, used) {
-            return Some(held);
-        }
-        // The engine serves the waiter of this record when the miss reaches it.
-        let _ = held.give_back();
-        None
-    }
-}
-
-/// A record with a reference that its holder gives back soon, without another look-up.
-#[derive(Clone, Copy, Debug)]
-#[must_use = "the reference is to be given back"]
-pub(crate) struct HeldRecord<'a> {
-    record: &'a BucketRecord,
-    slot: u32,
-}
-
-impl HeldRecord<'_> {
-    /// The key of the extent.
+impl SeenRecord<'_> {
+    /// The name for the announcement.
     #[inline(always)]
-    pub(crate) fn key(self) -> u64 {
-        self.record.key()
+    pub(crate) fn name(self) -> RecordName {
+        self.name
     }
 
     /// The slot, for [`BucketTable::release`].
     #[inline(always)]
     pub(crate) fn slot(self) -> u32 {
-        self.slot
+        self.name.slot()
     }
 
-    /// As [`BucketTable::release`].
+    /// Looks at the announced record again. Returns true if the caller holds it: it is still of
+    /// `bucket`, its extent reaches as far as the bucket `last`, and it permits that use.
+    #[inline(always)] // on the path of every hit
+    pub(crate) fn confirm(self, bucket: u64, last: u64, used: Use) -> bool {
+        let holds = self.record.is_live(bucket)
+            && (bucket == last || self.record.reaches(last))
+            && self.record.permits(used);
+        if holds {
+            self.record.mark();
+        }
+        holds
+    }
+
+    /// As [`confirm`](Self::confirm), but counts a reference instead. It is given back by
+    /// [`BucketTable::release`].
+    #[cold]
+    pub(crate) fn count(
+        self,
+        table: &BucketTable,
+        bucket: u64,
+        last: u64,
+        used: Use,
+    ) -> Option<()> {
+        if !self.record.take(bucket) {
+            return None;
+        }
+        if self.record.reaches(last) && self.record.permits(used) {
+            return Some(());
+        }
+        // The engine serves the waiter of this record when the miss reaches it.
+        let _ = table.release(self.slot());
+        None
+    }
+
+    /// The key of a record that is held.
     #[inline(always)]
-    #[must_use = "the editor may wait for the last reference"]
-    pub(crate) fn give_back(self) -> bool {
-        BucketTable::give_back(self.record, self.slot)
+    pub(crate) fn key(self) -> u64 {
+        self.record.key()
+    }
+
+    /// Returns true if the editor waits for the end of this operation, whose announcement was
+    /// cleared.
+    #[inline(always)]
+    pub(crate) fn is_awaited(self) -> bool {
+        self.record.is_awaited()
     }
 }
 

@@ -7,9 +7,9 @@
 use crate::Use;
 use std::sync::OnceLock;
 
-use super::sync::{AtomicU64, Ordering};
-use super::word::{LIVE, taken};
+use super::word::{AWAITED, LIVE, taken};
 use super::{Extent, FoundBucket, word};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// The part of a bucket that a hit reads and writes: half a cache line.
 #[derive(Debug)]
@@ -22,7 +22,12 @@ pub(super) struct BucketRecord {
     key: AtomicU64,
     /// `base << 1 | writable`.
     base: AtomicU64,
-    end: AtomicU64,
+    /// The lower bits of the extent's last bucket.
+    last_low: AtomicU32,
+    /// The upper bits of the extent's last bucket.
+    last_high: AtomicU8,
+    /// 1 if the record was hit since the last look for a victim. Hits set it by plain stores.
+    mark: AtomicU8,
 }
 
 #[cfg(not(loom))]
@@ -34,19 +39,16 @@ impl BucketRecord {
             word: AtomicU64::new(0),
             key: AtomicU64::new(0),
             base: AtomicU64::new(0),
-            end: AtomicU64::new(0),
+            last_low: AtomicU32::new(0),
+            last_high: AtomicU8::new(0),
+            mark: AtomicU8::new(0),
         }
     }
 
     /// Takes a reference if the record is live and of `bucket`.
     #[inline]
     pub(super) fn take(&self, bucket: u64) -> bool {
-        self.take_seen(bucket, self.word.load(Ordering::Relaxed))
-    }
-
-    /// As [`take`](Self::take), for a word that was read already.
-    #[inline(always)]
-    pub(super) fn take_seen(&self, bucket: u64, mut old: u64) -> bool {
+        let mut old = self.word.load(Ordering::Relaxed);
         while word::is_live(old, bucket) {
             let Some(new) = taken(old) else {
                 return false;
@@ -54,11 +56,46 @@ impl BucketRecord {
             // Acquire ordering: the key is read as it was before the record became live.
             match (self.word).compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Relaxed)
             {
-                Ok(_) => return true,
+                Ok(_) => {
+                    self.mark();
+                    return true;
+                }
                 Err(now) => old = now,
             }
         }
         false
+    }
+
+    /// Returns true if the record is live and of `bucket`. If the caller has announced it, the
+    /// caller holds it.
+    #[inline(always)]
+    pub(super) fn is_live(&self, bucket: u64) -> bool {
+        // Acquire ordering: the key is read as it was before the record became live.
+        word::is_live(self.word.load(Ordering::Acquire), bucket)
+    }
+
+    /// Returns true if the editor waits for the end of an operation.
+    #[inline(always)]
+    pub(super) fn is_awaited(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & AWAITED != 0
+    }
+
+    /// Marks the record as hit.
+    #[inline(always)]
+    pub(super) fn mark(&self) {
+        // Most records are marked, and a store would take the cache line from other threads.
+        if self.mark.load(Ordering::Relaxed) == 0 {
+            self.mark.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Clears the mark. Returns true if there was one. A hit at the same time may keep it.
+    pub(super) fn take_mark(&self) -> bool {
+        let is_marked = self.mark.load(Ordering::Relaxed) != 0;
+        if is_marked {
+            self.mark.store(0, Ordering::Relaxed);
+        }
+        is_marked
     }
 
     /// Gives a record that nobody can find to `bucket`.
@@ -66,16 +103,21 @@ impl BucketRecord {
         self.key.store(extent.key, Ordering::Relaxed);
         let base = (extent.base << 1) | u64::from(extent.writable);
         self.base.store(base, Ordering::Relaxed);
-        self.end.store(extent.end, Ordering::Relaxed);
+        let last = extent.end - 1;
+        self.last_low.store(last as u32, Ordering::Relaxed);
+        self.last_high.store((last >> 32) as u8, Ordering::Relaxed);
+        self.mark.store(0, Ordering::Relaxed);
         let word = word::live(bucket, references);
         self.word.store(word, Ordering::Release);
     }
 
-    /// Makes the record impossible to take; returns false if it is held.
-    pub(super) fn shut(&self) -> bool {
+    /// Makes the record impossible to take; returns false if references are counted. If `awaits`,
+    /// operations that announced it tell when they end.
+    pub(super) fn shut(&self, awaits: bool) -> bool {
+        let awaited = if awaits { AWAITED } else { 0 };
         let mut old = self.word.load(Ordering::Relaxed);
         while word::references(old) == 0 {
-            let new = old & !LIVE;
+            let new = (old & !LIVE) | awaited;
             // Acquire ordering: the last holder's accesses come before the eviction.
             match (self.word).compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Relaxed)
             {
@@ -98,9 +140,16 @@ impl BucketRecord {
         Extent {
             key: self.key.load(Ordering::Relaxed),
             base: base >> 1,
-            end: self.end.load(Ordering::Relaxed),
+            end: self.last() + 1,
             writable: base & 1 == 1,
         }
+    }
+
+    /// The last bucket of the extent.
+    #[inline(always)]
+    fn last(&self) -> u64 {
+        let upper = u64::from(self.last_high.load(Ordering::Relaxed));
+        upper << 32 | u64::from(self.last_low.load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -108,11 +157,16 @@ impl BucketRecord {
         self.key.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the extent reaches as far as the bucket `last`, and permits that use.
-    #[inline]
-    pub(super) fn serves(&self, last: u64, used: Use) -> bool {
-        last < self.end.load(Ordering::Relaxed)
-            && (used == Use::Read || self.base.load(Ordering::Relaxed) & 1 == 1)
+    /// Returns true if the extent reaches as far as the bucket `last`.
+    #[inline(always)]
+    pub(super) fn reaches(&self, last: u64) -> bool {
+        last <= self.last()
+    }
+
+    /// Returns true if the extent permits that use.
+    #[inline(always)]
+    pub(super) fn permits(&self, used: Use) -> bool {
+        used == Use::Read || self.base.load(Ordering::Relaxed) & 1 == 1
     }
 
     #[inline]

@@ -1,23 +1,21 @@
 //! The word of a record: its bucket, its flags and its count of references.
 //!
-//! The layout is `bucket (40) | LIVE | HIT | AWAITED | references (21)`. Bucket and count share one
-//! word, so that one compare-and-swap both checks the bucket and counts the reference. So nobody
-//! takes a record by mistake that was evicted and given to another bucket in between.
+//! The layout is `bucket (40) | LIVE | AWAITED | references (22)`. Bucket and count share one word,
+//! so that one compare-and-swap both checks the bucket and counts the reference. So nobody takes a
+//! record by mistake that was evicted and given to another bucket in between.
 
 /// The number of bits of the reference count.
-const REFERENCE_BITS: u32 = 21;
+const REFERENCE_BITS: u32 = 22;
 
 /// The most references that one record counts. One more is refused.
 pub const MAX_REFERENCES: u32 = (1 << REFERENCE_BITS) - 1;
 
 /// Flag: the editor waits for the last reference to be given back.
 pub(super) const AWAITED: u64 = 1 << REFERENCE_BITS;
-/// Flag: the record was taken since the last look for a victim.
-pub(super) const HIT: u64 = AWAITED << 1;
 /// Flag: the record can be taken.
-pub(super) const LIVE: u64 = HIT << 1;
+pub(super) const LIVE: u64 = AWAITED << 1;
 
-const BUCKET_SHIFT: u32 = REFERENCE_BITS + 3;
+const BUCKET_SHIFT: u32 = REFERENCE_BITS + 2;
 
 /// The number of bits of a bucket's number.
 pub(super) const BUCKET_BITS: u32 = 64 - BUCKET_SHIFT;
@@ -46,10 +44,10 @@ pub(super) fn is_live(word: u64, of: u64) -> bool {
     word >> (BUCKET_SHIFT - 1) == (of << 1) | 1
 }
 
-/// The word with one more reference and the mark of a hit; `None` where the count is full.
+/// The word with one more reference; `None` where the count is full.
 #[inline]
 pub(super) fn taken(word: u64) -> Option<u64> {
-    (references(word) < MAX_REFERENCES).then(|| (word | HIT) + 1)
+    (references(word) < MAX_REFERENCES).then(|| word + 1)
 }
 
 #[cfg(test)]
@@ -64,7 +62,7 @@ mod tests {
         let full = taken(word).unwrap();
         assert_eq!(bucket(full), last);
         assert_eq!(references(full), MAX_REFERENCES);
-        assert_eq!(full & (LIVE | HIT | AWAITED), LIVE | HIT);
+        assert_eq!(full & (LIVE | AWAITED), LIVE);
         assert_eq!(taken(full), None);
         assert!(!is_live(word & !LIVE, last));
     }

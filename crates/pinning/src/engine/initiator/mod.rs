@@ -209,7 +209,7 @@ impl Initiator {
     fn table_of(&mut self, peer: u32) -> &mut FirehoseTable {
         let Self { hot, share, .. } = self;
         self.tables.entry(peer).or_insert_with(|| {
-            let table = FirehoseTable::new(*share);
+            let table = FirehoseTable::new(*share, hot.announcements());
             hot.add_peer(peer, table.shared());
             table
         })

@@ -122,8 +122,10 @@ impl LocalTable {
             if let Some(slot) = self.editor.get(extent.first)
                 && !self.evict(slot, out)
             {
-                // The last holder's release leads here again.
                 self.editor.close(slot);
+                // A holder may have let go before, when nobody awaited that. Any later release leads
+                // here again.
+                self.evict(slot, out);
             }
         }
     }

@@ -7,6 +7,7 @@ mod revoked;
 mod room;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -17,6 +18,7 @@ use super::super::{
 };
 use crate::{
     Refusal, Run, Use,
+    announcements::Announcements,
     table::{BUCKETS, Editor, Extent},
     wire::Grant,
 };
@@ -99,9 +101,9 @@ pub(super) struct RunLookup {
 }
 
 impl FirehoseTable {
-    pub(super) fn new(share: u64) -> Self {
+    pub(super) fn new(share: u64, announcements: &Arc<Announcements>) -> Self {
         Self {
-            editor: Editor::new(),
+            editor: Editor::among(announcements),
             credit: share,
             share,
             used: 0,
