@@ -8,7 +8,7 @@
 mod attack;
 mod scenarios;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, process};
 
