@@ -109,10 +109,12 @@ impl Transfer {
         }
         let (mut turn, mut since) = (None, None);
         loop {
-            if let Some(hit) = registration.hold_remote_unless_crowded(rank, addr, WORD) {
+            // The task may go on in another thread, which a kept hit may do.
+            let hit = registration.hold_remote_unless_crowded(rank, addr, WORD);
+            if let Some(hit) = hit.map(|hit| hit.keep()) {
                 let key = Key(hit.remote_key);
                 let place = Remote { key, offset: addr };
-                let held = OperationHolds::new(Some(hit.keep()), None, None);
+                let held = OperationHolds::new(Some(hit), None, None);
                 drop(turn);
                 return self.change_later(rank, place, operation, held).await;
             }
