@@ -9,7 +9,9 @@ mod killed;
 
 use std::{process::ExitCode, thread, time::Duration};
 
-use hydrant::{AnySource, Error, Job, MessageProtocol, Rank, Result, Symmetric};
+use hydrant::{
+    AnySource, Error, Job, MessageProtocol, Rank, Result, Settings, Symmetric, settings,
+};
 use hydrant_testing::{
     launcher, roles,
     running::{Running, say},
@@ -18,8 +20,8 @@ use rustix::process;
 
 const RANKS: u32 = 4;
 const VICTIM: Rank = Rank(1);
-/// Bytes of successive messages: eager, announced, and of many chunks.
-const BYTES: [usize; 5] = [0, 100, 3000, 100_000, 1 << 20];
+/// Bytes of successive messages: eager, in pieces on some networks, announced, and of many chunks.
+const BYTES: [usize; 6] = [0, 100, 3000, 40_000, 100_000, 1 << 20];
 const EXCHANGED: u64 = 1;
 const NEVER_SENT: u64 = 2;
 
@@ -37,6 +39,13 @@ fn main() -> ExitCode {
             ("MESSAGES_EAGER", "128K"),
         ];
         (0..4).for_each(|round| kill_one(&pieces, round));
+    }));
+    tests.push(roles::test("over_tcp", || {
+        if let Err(why) = settings::fabric_endpoints(&Settings::new()) {
+            eprintln!("left out: {why}");
+            return;
+        }
+        kill_one(&[("CONDUIT", "ofi")], 1);
     }));
     tests.push(roles::test("on_shared_memory", || {
         (0..3).for_each(|round| kill_one(&[("CONDUIT", "smp")], round));
