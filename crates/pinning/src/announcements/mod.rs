@@ -60,14 +60,14 @@ struct Lane {
     cursor: PlainU32,
     /// Every place that was ever tried is below it. Its thread changes it, before the first use.
     used: AtomicU32,
-    places: [Place; PLACES],
+    places: [LanePlace; PLACES],
 }
 
 /// The two records of one operation, by [name](RecordName). The thread of the lane announces where
 /// both are [`NOTHING`], and whoever ends the operation clears both.
 #[derive(Debug)]
 #[repr(align(16))]
-pub(crate) struct Place {
+pub(crate) struct LanePlace {
     sides: [AtomicU64; 2],
 }
 
@@ -154,12 +154,12 @@ impl OwnPlace<'_> {
     }
 
     #[inline(always)]
-    fn place(&self) -> &Place {
+    fn place(&self) -> &LanePlace {
         &self.lane.places[self.position.index()]
     }
 }
 
-impl Place {
+impl LanePlace {
     #[inline(always)]
     fn is_free(&self) -> bool {
         // Acquire ordering: the operation that used the place has ended.
@@ -181,7 +181,7 @@ impl Lane {
         Lane {
             cursor: PlainU32::new(0),
             used: AtomicU32::new(1),
-            places: std::array::from_fn(|_| Place {
+            places: std::array::from_fn(|_| LanePlace {
                 sides: [AtomicU64::new(NOTHING), AtomicU64::new(NOTHING)],
             }),
         }
@@ -197,7 +197,7 @@ impl Lane {
     }
 
     /// The places that may be in use.
-    fn used(&self) -> impl Iterator<Item = &Place> {
+    fn used(&self) -> impl Iterator<Item = &LanePlace> {
         self.places.iter().take(self.used.load(Acquire) as usize)
     }
 }
@@ -298,7 +298,7 @@ impl Announcements {
         let own = thread_number::current();
         let is_alone = self
             .all_lanes()
-            .all(|(number, lane)| Some(number) == own && lane.used().all(Place::is_free));
+            .all(|(number, lane)| Some(number) == own && lane.used().all(LanePlace::is_free));
         if !is_alone {
             barrier::heavy();
         }
