@@ -86,7 +86,7 @@ impl ProviderSockets {
     }
 }
 
-/// What no two open files share.
+/// The device and the inode of an open file. No two files share both.
 #[derive(PartialEq, Eq)]
 struct Identity {
     device: u64,

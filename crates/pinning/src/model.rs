@@ -207,6 +207,8 @@ fn loom_a_miss_tells_of_the_wrong_record_that_it_announced() {
             let gone = remote.remove(again).is_some();
             hits.join().unwrap();
             if !gone {
+                let next = hot.hit(PEER, 2 * BUCKET, OWN * BUCKET, 8, Direction::Put);
+                assert!(next.is_none(), "the next operation goes to the engine");
                 let missed = hot.take_missed();
                 assert!(missed.iter().any(|hit| hit.remote_slot == again));
                 remote.requeue(again);

@@ -70,7 +70,7 @@ struct LinkControl {
     sockets: Option<ProviderSockets>,
     /// True if sockets may have been opened that are not marked.
     unmarked: bool,
-    /// Whose turn it is to be probed, of the peers that are silent and of those whose link is down.
+    /// The turns of the peers to be probed: of those that are silent, and of those whose link is down.
     silent_turn: ProbeTurn,
     down_turn: ProbeTurn,
     /// When sockets may be marked again.

@@ -180,7 +180,9 @@ impl Hot {
         if announce_both(place, sides, remote, local, direction) {
             return Some(Hit::of_both(peer, sides, Some(place)));
         }
-        self.note_missed(peer, Some(remote_side), Some(local_side));
+        if self.note_missed(peer, Some(remote_side), Some(local_side)) {
+            return None;
+        }
         (self.both_searched((peer, table), remote, local, direction)).map(Hit::unpacked)
     }
 
@@ -205,19 +207,21 @@ impl Hot {
 
     /// Notes the records of an announcement that held nothing, if the engine waits for them. They
     /// may be other memory's by now, so the engine would not look at them when the miss reaches it.
+    /// Returns true if it noted some: then the operation is a miss, because only a miss leads to the
+    /// engine.
     #[cold]
     fn note_missed(
         &self,
         peer: u32,
         remote: Option<SeenRecord<'_>>,
         local: Option<SeenRecord<'_>>,
-    ) {
+    ) -> bool {
         let awaited = |side: &SeenRecord<'_>| side.is_awaited();
         let (remote, local) = (remote.filter(awaited), local.filter(awaited));
         if remote.is_none() && local.is_none() {
-            return;
+            return false;
         }
-        self.missed.add(KeptHit {
+        self.add_missed(KeptHit {
             peer: if remote.is_some() { peer } else { NOBODY },
             remote_key: NO_KEY,
             local_key: NO_KEY,
@@ -225,6 +229,7 @@ impl Hot {
             local_slot: local.map_or(NO_SLOT, SeenRecord::slot),
             place: None,
         });
+        true
     }
 
     /// Counts references to both sides, where there is no place for an announcement.
@@ -298,7 +303,9 @@ impl Hot {
                 return Some((side, Some(place)));
             }
             place.clear();
-            self.note_missed_side(peer, side);
+            if self.note_missed_side(peer, side) {
+                return None;
+            }
         }
         self.one_side_searched((peer, table), (first, last))
     }
@@ -327,7 +334,7 @@ impl Hot {
 
     /// As [`note_missed`](Self::note_missed), for one side.
     #[cold]
-    fn note_missed_side(&self, peer: u32, side: SeenRecord<'_>) {
+    fn note_missed_side(&self, peer: u32, side: SeenRecord<'_>) -> bool {
         match peer {
             NOBODY => self.note_missed(NOBODY, None, Some(side)),
             _ => self.note_missed(peer, Some(side), None),

@@ -9,9 +9,8 @@
 //! without a free place for an announcement counts references in the records instead.
 
 mod hit;
-mod missed;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use hit::{Hit, KeptHit};
 
@@ -21,7 +20,6 @@ use crate::{
     sync::{AtomicU8, AtomicU32, Ordering::Relaxed},
     table::BucketTable,
 };
-use missed::MissedReleases;
 
 /// The number of peers in a group, which one pointer leads to.
 const GROUP: usize = 64;
@@ -36,6 +34,8 @@ const CROWDED: u8 = 1;
 const ASKS: u8 = 2;
 /// Flag: a [comparison of the routes](Hot::request_comparison) is due.
 const DUE: u8 = 4;
+/// Flag: misses have [noted](Hot::take_missed) records, so the next operation goes to the engine.
+const MISSED: u8 = 8;
 
 type PeerGroup = Box<[OnceLock<Arc<BucketTable>>]>;
 
@@ -48,8 +48,9 @@ pub struct Hot {
     caches: bool,
     /// The announcements of hits in flight. Hits and their ends change them.
     announcements: Arc<Announcements>,
-    /// The records that misses announced while the engine waited for them.
-    missed: MissedReleases,
+    /// The records that misses announced for a moment while the engine waited for them. Misses add
+    /// some, and the engine takes them at its next step.
+    missed: Mutex<Vec<KeptHit>>,
     /// The table of own memory. The local table's editor changes it.
     local: Arc<BucketTable>,
     /// The firehose tables of peers, each added when its peer is first used. This array is all that
@@ -89,7 +90,7 @@ impl Hot {
             geometry,
             caches,
             announcements: Arc::clone(local.announcements()),
-            missed: MissedReleases::default(),
+            missed: Mutex::default(),
             local,
             peers: (0..(ranks as usize).div_ceil(GROUP))
                 .map(|_| OnceLock::new())
@@ -144,7 +145,18 @@ impl Hot {
 
     /// Takes the records that misses held for a moment while the engine waited for them.
     pub(crate) fn take_missed(&self) -> Vec<KeptHit> {
-        self.missed.take()
+        if self.turned.load(Relaxed) & MISSED == 0 {
+            return Vec::new();
+        }
+        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.turned.fetch_and(!MISSED, Relaxed);
+        std::mem::take(&mut missed)
+    }
+
+    fn add_missed(&self, records: KeptHit) {
+        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        missed.push(records);
+        self.turned.fetch_or(MISSED, Relaxed);
     }
 
     /// Adds the table of a peer.
@@ -227,9 +239,9 @@ impl Hot {
     pub(crate) fn set_turned(&self, crowded: bool, asks: bool) {
         let turned = (u8::from(crowded) * CROWDED) | (u8::from(asks) * ASKS);
         let before = self.turned.load(Relaxed);
-        if before & !DUE != turned {
-            // A thread may ask for a comparison meanwhile, so DUE is left alone.
-            self.turned.fetch_and(turned | DUE, Relaxed);
+        if before & !(DUE | MISSED) != turned {
+            // A thread may ask for a comparison or miss meanwhile, so their flags are left alone.
+            self.turned.fetch_and(turned | DUE | MISSED, Relaxed);
             self.turned.fetch_or(turned, Relaxed);
         }
     }
