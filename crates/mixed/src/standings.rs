@@ -64,6 +64,11 @@ impl Joint {
                 Standing::Present => {}
                 Standing::Left => _ = self.known.end(rank, true),
                 Standing::Lost => {
+                    if rank == inter.rank() {
+                        // The mates lost or expelled this rank. The inter-node conduit must know before this rank takes
+                        // memory back: it cuts off what peers still write.
+                        inter.leave(false);
+                    }
                     // The inter-node conduit knows all ranks, and therefore which was lost first.
                     // It may not have noticed yet.
                     let by_inter = inter.first_lost();
@@ -74,5 +79,43 @@ impl Joint {
             }
         }
         self.counted.store(counted, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use hydrant_conduit::Membership;
+    use hydrant_smp::{Smp, SmpOptions, attach};
+    use hydrant_testing::ranks;
+
+    use super::*;
+
+    fn two_ranks() -> Vec<Smp> {
+        let options = SmpOptions {
+            segment: 4096,
+            ..SmpOptions::default()
+        };
+        ranks::joined(2, |mut bootstrap| {
+            attach(&mut bootstrap, &options).expect("two ranks")
+        })
+    }
+
+    #[test]
+    fn a_rank_that_its_mates_expelled_leaves_the_other_network() {
+        let (intra, inter) = (two_ranks(), two_ranks());
+        let (mates, joint) = (Mates::of(Rank(1), &[0, 0]), Joint::new(2));
+        intra[0].expel(Rank(1));
+        let since = Instant::now();
+        let is_lost = || joint.updated(&intra[1], &inter[1], &mates).of(Rank(1)) == Standing::Lost;
+        while !is_lost() {
+            assert!(since.elapsed() < Duration::from_secs(30), "never told");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(inter[1].standing(Rank(1)), Standing::Lost);
     }
 }
