@@ -10,7 +10,7 @@ use hydrant_base::mix;
 use super::RegionId;
 
 /// The weight of an item, and of many together.
-pub(super) trait Weight: Copy {
+pub(super) trait Weight: Copy + PartialEq {
     /// The weight of this and of the items after it in order.
     fn join(self, later: Self) -> Self;
 }
@@ -26,60 +26,75 @@ struct TreeNode<O, W> {
     all: W,
     /// No child has a higher priority.
     priority: u64,
-    before: Subtree<O, W>,
-    after: Subtree<O, W>,
+    before: Subtree,
+    after: Subtree,
 }
 
-type Subtree<O, W> = Option<Box<TreeNode<O, W>>>;
+/// The place of a subtree's root in the list of nodes, if the subtree is not empty.
+type Subtree = Option<u32>;
 
-/// Items in order.
+/// Items in order. The nodes are in one list, and places of removed nodes are used again. So a tree that keeps its size
+/// allocates nothing.
 #[derive(Clone, Debug)]
 pub(super) struct Ordered<O, W> {
-    root: Subtree<O, W>,
-    len: usize,
+    nodes: Vec<TreeNode<O, W>>,
+    root: Subtree,
+    /// The places in the list that are not used.
+    free: Vec<u32>,
 }
 
 impl<O, W> Default for Ordered<O, W> {
     fn default() -> Self {
-        Self { root: None, len: 0 }
+        Self {
+            nodes: Vec::new(),
+            root: None,
+            free: Vec::new(),
+        }
     }
 }
 
 impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.nodes.len() - self.free.len()
     }
 
     /// Inserts an item. Its key must be new.
     pub(super) fn insert(&mut self, key: OrderKey<O>, own: W) {
-        let (before, after) = split(self.root.take(), &key);
-        let node = Box::new(TreeNode {
+        let new = TreeNode {
             key,
             own,
             all: own,
             priority: mix(key.1.0),
             before: None,
             after: None,
-        });
-        self.root = merge(merge(before, Some(node)), after);
-        self.len += 1;
+        };
+        let at = if let Some(at) = self.free.pop() {
+            self.nodes[at as usize] = new;
+            at
+        } else {
+            self.nodes.push(new);
+            u32::try_from(self.nodes.len() - 1).expect("fewer regions than 32 bits can count")
+        };
+        let (before, after) = self.split(self.root, &key);
+        let before = self.merge(before, Some(at));
+        self.root = self.merge(before, after);
     }
 
     /// Removes an item, if it is there.
     pub(super) fn remove(&mut self, key: &OrderKey<O>) {
-        let was_in;
-        (self.root, was_in) = remove(self.root.take(), key);
-        self.len -= usize::from(was_in);
+        let removed;
+        (self.root, removed) = self.remove_below(self.root, key);
+        self.free.extend(removed);
     }
 
     /// Changes the weight of an item that is there.
     pub(super) fn set(&mut self, key: &OrderKey<O>, own: W) {
-        set(&mut self.root, key, own);
+        self.set_below(self.root, key, own);
     }
 
     pub(super) fn first(&self) -> Option<(OrderKey<O>, W)> {
-        let mut node = self.root.as_deref()?;
-        while let Some(before) = node.before.as_deref() {
+        let mut node = self.at(self.root)?;
+        while let Some(before) = self.at(node.before) {
             count();
             node = before;
         }
@@ -87,8 +102,8 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
     }
 
     pub(super) fn last(&self) -> Option<(OrderKey<O>, W)> {
-        let mut node = self.root.as_deref()?;
-        while let Some(after) = node.after.as_deref() {
+        let mut node = self.at(self.root)?;
+        while let Some(after) = self.at(node.after) {
             count();
             node = after;
         }
@@ -97,22 +112,22 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
 
     /// The weight of all items.
     pub(super) fn all(&self) -> Option<W> {
-        self.root.as_deref().map(|node| node.all)
+        self.weight(self.root)
     }
 
     /// The weight of the items after a key.
     pub(super) fn all_after(&self, key: &OrderKey<O>) -> Option<W> {
         let mut sum = None;
-        let mut node = self.root.as_deref();
-        while let Some(at) = node {
+        let mut node = self.at(self.root);
+        while let Some(it) = node {
             count();
-            if at.key <= *key {
-                node = at.after.as_deref();
+            if it.key <= *key {
+                node = self.at(it.after);
                 continue;
             }
-            let later = join(Some(at.own), at.after.as_deref().map(|it| it.all));
+            let later = join(Some(it.own), self.weight(it.after));
             sum = join(later, sum);
-            node = at.before.as_deref();
+            node = self.at(it.before);
         }
         sum
     }
@@ -124,34 +139,148 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
         worth_it: &dyn Fn(&W) -> bool,
         each: &mut dyn FnMut(OrderKey<O>, W) -> bool,
     ) {
-        visit_before(self.root.as_deref(), end, worth_it, each);
+        self.visit_below(self.root, end, worth_it, each);
     }
 
     /// All items, in order.
     #[cfg(all(test, not(loom)))]
     pub(super) fn items(&self) -> Vec<(OrderKey<O>, W)> {
-        fn add<O: Copy, W: Copy>(tree: &Subtree<O, W>, items: &mut Vec<(OrderKey<O>, W)>) {
-            if let Some(node) = tree {
-                add(&node.before, items);
+        fn add<O: Ord + Copy, W: Weight>(
+            all: &Ordered<O, W>,
+            tree: Subtree,
+            items: &mut Vec<(OrderKey<O>, W)>,
+        ) {
+            if let Some(node) = all.at(tree) {
+                add(all, node.before, items);
                 items.push((node.key, node.own));
-                add(&node.after, items);
+                add(all, node.after, items);
             }
         }
         let mut items = Vec::new();
-        add(&self.root, &mut items);
+        add(self, self.root, &mut items);
         items
     }
-}
 
-impl<O, W: Weight> TreeNode<O, W> {
+    fn at(&self, tree: Subtree) -> Option<&TreeNode<O, W>> {
+        tree.map(|at| &self.nodes[at as usize])
+    }
+
+    fn weight(&self, tree: Subtree) -> Option<W> {
+        self.at(tree).map(|it| it.all)
+    }
+
     /// Updates a node whose children are correct.
-    fn weigh(&mut self) {
-        count();
-        let of = |tree: &Subtree<O, W>| tree.as_deref().map(|it| it.all);
-        let own = join(of(&self.before), Some(self.own));
-        if let Some(all) = join(own, of(&self.after)) {
-            self.all = all;
+    fn weigh(&mut self, at: u32) {
+        let node = &self.nodes[at as usize];
+        let own = join(self.weight(node.before), Some(node.own));
+        if let Some(all) = join(own, self.weight(node.after)) {
+            self.nodes[at as usize].all = all;
         }
+    }
+
+    /// Splits a tree into the items before a key and the rest.
+    fn split(&mut self, tree: Subtree, key: &OrderKey<O>) -> (Subtree, Subtree) {
+        let Some(at) = tree else {
+            return (None, None);
+        };
+        count();
+        let node = &self.nodes[at as usize];
+        let (here, before, after) = (node.key, node.before, node.after);
+        let parts = if here < *key {
+            let (middle, rest) = self.split(after, key);
+            self.nodes[at as usize].after = middle;
+            (tree, rest)
+        } else {
+            let (rest, middle) = self.split(before, key);
+            self.nodes[at as usize].before = middle;
+            (rest, tree)
+        };
+        self.weigh(at);
+        parts
+    }
+
+    /// Joins two trees; all keys of `before` precede those of `after`.
+    fn merge(&mut self, before: Subtree, after: Subtree) -> Subtree {
+        let (Some(first), Some(second)) = (before, after) else {
+            return before.or(after);
+        };
+        count();
+        let [one, other] = [first, second].map(|at| &self.nodes[at as usize]);
+        if one.priority >= other.priority {
+            let merged = self.merge(one.after, after);
+            self.nodes[first as usize].after = merged;
+            self.weigh(first);
+            before
+        } else {
+            let merged = self.merge(before, other.before);
+            self.nodes[second as usize].before = merged;
+            self.weigh(second);
+            after
+        }
+    }
+
+    /// Removes an item of a subtree. Returns the rest, and the place of the item.
+    fn remove_below(&mut self, tree: Subtree, key: &OrderKey<O>) -> (Subtree, Subtree) {
+        let Some(at) = tree else {
+            return (None, None);
+        };
+        count();
+        let node = &self.nodes[at as usize];
+        let (here, before, after) = (node.key, node.before, node.after);
+        let removed;
+        match key.cmp(&here) {
+            Ordering::Less => {
+                let rest;
+                (rest, removed) = self.remove_below(before, key);
+                self.nodes[at as usize].before = rest;
+            }
+            Ordering::Greater => {
+                let rest;
+                (rest, removed) = self.remove_below(after, key);
+                self.nodes[at as usize].after = rest;
+            }
+            Ordering::Equal => return (self.merge(before, after), tree),
+        }
+        self.weigh(at);
+        (tree, removed)
+    }
+
+    /// Returns true if the weight of the subtree has changed, so that those above it change, too.
+    fn set_below(&mut self, tree: Subtree, key: &OrderKey<O>, own: W) -> bool {
+        let Some(at) = tree else { return false };
+        count();
+        let node = &mut self.nodes[at as usize];
+        let (before, after, weight) = (node.before, node.after, node.all);
+        let has_changed = match key.cmp(&node.key) {
+            Ordering::Less => self.set_below(before, key, own),
+            Ordering::Greater => self.set_below(after, key, own),
+            Ordering::Equal => {
+                node.own = own;
+                true
+            }
+        };
+        if has_changed {
+            self.weigh(at);
+        }
+        has_changed && self.nodes[at as usize].all != weight
+    }
+
+    /// Returns true to continue.
+    fn visit_below(
+        &self,
+        tree: Subtree,
+        end: &OrderKey<O>,
+        worth_it: &dyn Fn(&W) -> bool,
+        each: &mut dyn FnMut(OrderKey<O>, W) -> bool,
+    ) -> bool {
+        let Some(node) = self.at(tree).filter(|it| worth_it(&it.all)) else {
+            return true;
+        };
+        count();
+        self.visit_below(node.before, end, worth_it, each)
+            && (node.key >= *end
+                || (!worth_it(&node.own) || each(node.key, node.own))
+                    && self.visit_below(node.after, end, worth_it, each))
     }
 }
 
@@ -160,86 +289,6 @@ fn join<W: Weight>(first: Option<W>, later: Option<W>) -> Option<W> {
         (Some(first), Some(later)) => Some(first.join(later)),
         (first, later) => first.or(later),
     }
-}
-
-/// Splits a tree into the items before a key and the rest.
-fn split<O: Ord, W: Weight>(
-    tree: Subtree<O, W>,
-    key: &OrderKey<O>,
-) -> (Subtree<O, W>, Subtree<O, W>) {
-    let Some(mut node) = tree else {
-        return (None, None);
-    };
-    if node.key < *key {
-        let (middle, after) = split(node.after.take(), key);
-        node.after = middle;
-        node.weigh();
-        (Some(node), after)
-    } else {
-        let (before, middle) = split(node.before.take(), key);
-        node.before = middle;
-        node.weigh();
-        (before, Some(node))
-    }
-}
-
-/// Joins two trees; all keys of `before` precede those of `after`.
-fn merge<O, W: Weight>(before: Subtree<O, W>, after: Subtree<O, W>) -> Subtree<O, W> {
-    match (before, after) {
-        (Some(mut first), Some(mut second)) => {
-            if first.priority >= second.priority {
-                first.after = merge(first.after.take(), Some(second));
-                first.weigh();
-                Some(first)
-            } else {
-                second.before = merge(Some(first), second.before.take());
-                second.weigh();
-                Some(second)
-            }
-        }
-        (before, after) => before.or(after),
-    }
-}
-
-fn remove<O: Ord, W: Weight>(tree: Subtree<O, W>, key: &OrderKey<O>) -> (Subtree<O, W>, bool) {
-    let Some(mut node) = tree else {
-        return (None, false);
-    };
-    let was_in;
-    match key.cmp(&node.key) {
-        Ordering::Less => (node.before, was_in) = remove(node.before.take(), key),
-        Ordering::Greater => (node.after, was_in) = remove(node.after.take(), key),
-        Ordering::Equal => return (merge(node.before.take(), node.after.take()), true),
-    }
-    node.weigh();
-    (Some(node), was_in)
-}
-
-fn set<O: Ord, W: Weight>(tree: &mut Subtree<O, W>, key: &OrderKey<O>, own: W) {
-    let Some(node) = tree else { return };
-    match key.cmp(&node.key) {
-        Ordering::Less => set(&mut node.before, key, own),
-        Ordering::Greater => set(&mut node.after, key, own),
-        Ordering::Equal => node.own = own,
-    }
-    node.weigh();
-}
-
-/// Returns true to continue.
-fn visit_before<O: Ord + Copy, W: Copy>(
-    tree: Option<&TreeNode<O, W>>,
-    end: &OrderKey<O>,
-    worth_it: &dyn Fn(&W) -> bool,
-    each: &mut dyn FnMut(OrderKey<O>, W) -> bool,
-) -> bool {
-    let Some(node) = tree.filter(|it| worth_it(&it.all)) else {
-        return true;
-    };
-    count();
-    visit_before(node.before.as_deref(), end, worth_it, each)
-        && (node.key >= *end
-            || (!worth_it(&node.own) || each(node.key, node.own))
-                && visit_before(node.after.as_deref(), end, worth_it, each))
 }
 
 /// Counts one visit of a node, or of a region, for tests.
@@ -325,6 +374,19 @@ mod tests {
                 prop_assert_eq!(shown, before);
             }
         }
+    }
+
+    #[test]
+    fn one_that_keeps_its_size_keeps_its_nodes() {
+        let mut tree = Ordered::default();
+        for id in 0..100 {
+            tree.insert((id, RegionId(id)), weight(id));
+        }
+        for id in 0..10_000 {
+            tree.remove(&(id, RegionId(id)));
+            tree.insert((id + 100, RegionId(id + 100)), weight(id));
+        }
+        assert_eq!((tree.len(), tree.nodes.len()), (100, 100));
     }
 
     #[test]
