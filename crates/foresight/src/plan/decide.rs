@@ -7,13 +7,41 @@ use crate::time::Time;
 /// The number of neighbours checked that would be torn by a deregistration.
 const MOST_TORN: usize = 8;
 
+/// The most postponed regions that are checked when room comes.
+const MOST_RETRIED: usize = 4;
+
+/// The room for one more region.
+enum RoomFor {
+    Enough,
+    /// There is enough once this region is deregistered.
+    Instead(RegionId),
+    /// No region that is needed later can make room within the limit.
+    None,
+    /// So many bytes are missing.
+    Short(u64),
+}
+
 impl Plan {
-    /// The deregistration condition.
-    pub(super) fn reconsider(&mut self, id: RegionId, now: Time) -> Option<HelperTask> {
-        let region = self.regions.at(id);
-        if region.state != RegionState::Registered || region.is_held {
-            return None;
+    /// Decides about a region that has changed. It is deregistered, or else it has its new place in the queue and the
+    /// indexes.
+    pub(super) fn reconsider_or_requeue(&mut self, id: RegionId, now: Time) -> Option<HelperTask> {
+        let action = self.reconsider(id, now);
+        if action.is_none() {
+            self.requeue(id);
         }
+        action
+    }
+
+    fn reconsider(&mut self, id: RegionId, now: Time) -> Option<HelperTask> {
+        let is_free = self.regions.at(id).can_go();
+        is_free.then(|| self.deregister_unneeded(id, now))?
+    }
+
+    /// The deregistration condition, for a registered region.
+    pub(super) fn deregister_unneeded(&mut self, id: RegionId, now: Time) -> Option<HelperTask> {
+        // A use may have registered it meanwhile.
+        self.queue.remove(id);
+        let region = self.regions.at(id);
         let takes_ns = self
             .config
             .costs
@@ -29,7 +57,6 @@ impl Plan {
         if !self.worth.affords(wasted_ns, now) {
             let region = self.regions.at_mut(id);
             (region.is_spared, region.spared_ns) = (true, wasted_ns);
-            self.regions.settle(id);
             return None;
         }
         self.charge_for(id, reregister_ns, now);
@@ -68,8 +95,7 @@ impl Plan {
             && self.worth.affords(self.regions.at(id).spared_ns, now)
         {
             self.regions.at_mut(id).is_spared = false;
-            self.requeue(id);
-            let action = self.reconsider(id, now);
+            let action = self.reconsider_or_requeue(id, now);
             if action.is_some() {
                 return action;
             }
@@ -109,7 +135,7 @@ impl Plan {
             && at <= now
         {
             let region = self.regions.at_mut(id);
-            region.expire(now);
+            region.uses.expire(now);
             let is_over = region.earliest().is_none();
             if is_over {
                 region.is_postponed = false;
@@ -124,8 +150,7 @@ impl Plan {
             if is_over {
                 let _ = self.regions.take_shortage(id);
             }
-            self.requeue(id);
-            let action = self.reconsider(id, now);
+            let action = self.reconsider_or_requeue(id, now);
             if action.is_some() {
                 return action;
             }
@@ -135,32 +160,85 @@ impl Plan {
 
     /// The registration condition.
     pub(super) fn register_first(&mut self, now: Time) -> Option<HelperTask> {
+        self.retry_postponed(now);
         while let Some(first) = self.queue.first() {
             let bytes = self.regions.at(first.region).bytes();
-            let done = now.after(self.to_delay_ns(bytes));
-            if done <= first.deadline {
+            if !self.is_due(bytes, first.deadline, now) {
                 return None;
             }
-            let all = self.registered_bytes.saturating_add(bytes);
-            if all > self.config.limit_bytes {
-                if let Some(victim) = self.victim(bytes, first.wanted) {
-                    return Some(self.deregister(victim));
+            match self.room_for(bytes, first.wanted) {
+                RoomFor::Enough => {
+                    self.queue.remove(first.region);
+                    return Some(self.register(first.region, now));
                 }
-                // No region that is needed later can make room.
-                self.stats.postponed += 1;
-            } else if all.max(self.actual_bytes.saturating_add(bytes)) <= self.room_bytes() {
-                self.queue.remove(first.region);
-                return Some(self.register(first.region, now));
-            } else {
-                let all = all.max(self.actual_bytes.saturating_add(bytes));
-                let short = all.saturating_sub(self.room_bytes());
-                self.regions.note_shortage(first.region, short);
+                RoomFor::Instead(victim) => return Some(self.deregister(victim)),
+                lacking => self.note_lack(first.region, &lacking),
             }
             self.queue.remove(first.region);
             self.regions.at_mut(first.region).is_postponed = true;
             self.regions.settle(first.region);
         }
         None
+    }
+
+    /// Queues the most urgent postponed regions again, if room has come. Those without room stay as they are: moving
+    /// them to the queue and back would change several trees for each region that is deregistered.
+    fn retry_postponed(&mut self, now: Time) {
+        if !std::mem::take(&mut self.has_new_room) {
+            return;
+        }
+        let mut first = [None; MOST_RETRIED];
+        for (slot, id) in first.iter_mut().zip(self.regions.postponed()) {
+            *slot = Some(id);
+        }
+        let mut promised = 0_u64;
+        for id in first.into_iter().flatten() {
+            let region = self.regions.at(id);
+            let bytes = region.bytes();
+            let due = region.due().filter(|due| self.is_due(bytes, *due, now));
+            if let Some(wanted) = due {
+                let room = self.room_for(promised.saturating_add(bytes), wanted);
+                match room {
+                    RoomFor::Enough => promised = promised.saturating_add(bytes),
+                    RoomFor::Instead(_) => {}
+                    RoomFor::None | RoomFor::Short(_) => {
+                        self.note_lack(id, &room);
+                        continue;
+                    }
+                }
+            }
+            self.regions.at_mut(id).is_postponed = false;
+            self.requeue(id);
+        }
+    }
+
+    /// True if a registration can be postponed no longer.
+    fn is_due(&self, bytes: u64, deadline: Time, now: Time) -> bool {
+        now.after(self.to_delay_ns(bytes)) > deadline
+    }
+
+    /// The room for `bytes` bytes that are wanted at some time.
+    fn room_for(&self, bytes: u64, wanted: Time) -> RoomFor {
+        let known = self.registered_bytes.saturating_add(bytes);
+        if known > self.config.limit_bytes {
+            return self
+                .victim(bytes, wanted)
+                .map_or(RoomFor::None, RoomFor::Instead);
+        }
+        let all = known.max(self.actual_bytes.saturating_add(bytes));
+        match all.saturating_sub(self.room_bytes()) {
+            0 => RoomFor::Enough,
+            short => RoomFor::Short(short),
+        }
+    }
+
+    /// Notes that there is no room for a region that is due.
+    fn note_lack(&mut self, id: RegionId, lack: &RoomFor) {
+        match lack {
+            RoomFor::Short(bytes) => self.regions.note_shortage(id, *bytes),
+            RoomFor::None => self.stats.postponed += 1,
+            RoomFor::Enough | RoomFor::Instead(_) => {}
+        }
     }
 
     fn register(&mut self, id: RegionId, now: Time) -> HelperTask {

@@ -40,6 +40,7 @@ mod report;
 mod shared;
 mod task;
 mod tree;
+mod uses;
 mod worth;
 
 use std::fmt;
@@ -71,6 +72,8 @@ pub struct Plan {
     actual_bytes: u64,
     /// Bytes of regions that were in use when they were to be deregistered.
     held_bytes: u64,
+    /// True if room has come for postponed regions, and none was tried again since.
+    has_new_room: bool,
     /// Bounds the registered bytes for registrations ahead.
     bound: RoomBound,
     /// Tracks whether giving up is worth its cost.
@@ -108,6 +111,7 @@ impl Plan {
             registered_bytes: 0,
             actual_bytes: 0,
             held_bytes: 0,
+            has_new_room: false,
             bound: RoomBound::default(),
             worth: Worth::new(config.lost_part),
             backlog: RegistrationBacklog::default(),
@@ -170,24 +174,20 @@ impl Plan {
         if let Some(region) = region {
             self.count(thread, signature, region, communication);
             self.weigh(region, communication, now);
-            // The use has come, so its forecast is over.
-            if let Some(left) = self.regions.expect(region, thread, signature, None) {
-                self.requeue(left);
-            }
         }
+        // A use that wants its buffer registered has an update of its own, which ends its last forecast.
         for update in updates.drain(..) {
             let own = region.filter(|_| update.signature == signature);
             if let Some(id) = own.or_else(|| self.regions.of(thread, update.signature)) {
                 let forecast = update.forecast.map(|it| it.later(stalled_ns));
-                // A known use stays with its region.
-                let _ = self.regions.expect(id, thread, update.signature, forecast);
-                self.requeue(id);
+                let left = self.regions.expect(id, thread, update.signature, forecast);
+                for changed in left.into_iter().chain(Some(id).filter(|_| own.is_none())) {
+                    self.requeue(changed);
+                }
             }
         }
         self.updates = updates;
-        let region = region?;
-        self.requeue(region);
-        self.reconsider(region, now)
+        self.reconsider_or_requeue(region?, now)
     }
 
     /// The lead time of a use: its own registration, and those of the uses just before it.
@@ -224,7 +224,11 @@ impl Plan {
         let spared = self.regions.first_spared();
         let spared_ns = spared.map(|id| self.regions.at(id).spared_ns);
         let is_worth_it = spared_ns.and_then(|ns| self.worth.affords_from(ns));
-        due.into_iter().chain(expires).chain(is_worth_it).min()
+        let retry = self.has_new_room.then_some(Time(0));
+        [due, expires, is_worth_it, retry]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Changes the number of helpers on the core.
@@ -288,7 +292,7 @@ impl Plan {
             self.regions.forget_shortages();
         }
         if self.bound.bytes() > before {
-            self.retry_postponed();
+            self.note_room();
         }
     }
 

@@ -1,9 +1,7 @@
 //! A region of memory that is registered repeatedly, and its expected uses.
 
-use super::ThreadId;
+use super::uses::RegionUses;
 use crate::communication::Region;
-use crate::predictor::Forecast;
-use crate::signature::Signature;
 use crate::time::Time;
 
 /// The keys of a region in the indexes, as of the last time it was [settled](super::regions::Regions::settle).
@@ -34,23 +32,6 @@ pub(super) enum RegionState {
     Deregistering,
 }
 
-/// One call site's use of a region (§3.2: a region "which multiple communication call sites may use").
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RegionUse {
-    pub(super) thread: ThreadId,
-    pub(super) signature: Signature,
-    /// Its next expected time, until that has passed.
-    pub(super) forecast: Option<Forecast>,
-}
-
-impl RegionUse {
-    /// The time at which the use is overdue: a period after its expected time.
-    fn expires(&self) -> Option<Time> {
-        let forecast = self.forecast?;
-        Some(forecast.expected.after(forecast.period_ns.max(1)))
-    }
-}
-
 /// The plan's knowledge of a region.
 #[derive(Debug)]
 pub(super) struct KnownRegion {
@@ -75,7 +56,7 @@ pub(super) struct KnownRegion {
     pub(super) last_used: Time,
     /// Its keys in the indexes.
     pub(super) index_keys: IndexKeys,
-    pub(super) uses: Vec<RegionUse>,
+    pub(super) uses: RegionUses,
 }
 
 impl KnownRegion {
@@ -93,7 +74,7 @@ impl KnownRegion {
             registered_from: Time::default(),
             last_used: now,
             index_keys: IndexKeys::default(),
-            uses: Vec::new(),
+            uses: RegionUses::default(),
         }
     }
 
@@ -103,40 +84,18 @@ impl KnownRegion {
 
     /// The registration deadline: the earliest deadline of all its uses (§3.2).
     pub(super) fn earliest(&self) -> Option<Time> {
-        self.forecasts().map(|it| it.earliest).min()
+        self.uses.first().deadline
     }
 
     /// The earliest deadline to act on; uses that await a landmark do not count.
     pub(super) fn due(&self) -> Option<Time> {
-        self.forecasts()
-            .filter(|it| !it.awaits)
-            .map(|it| it.earliest)
-            .min()
+        self.uses.first().due
     }
 
     /// The time at which its first use is overdue. Immediate if the region is registered without any forecast.
     pub(super) fn expires(&self) -> Option<Time> {
-        let first = self.uses.iter().filter_map(RegionUse::expires).min();
         let is_left = self.can_go() && !self.is_spared;
-        first.or(is_left.then_some(self.last_used))
-    }
-
-    fn forecasts(&self) -> impl Iterator<Item = &Forecast> {
-        self.uses.iter().filter_map(|it| it.forecast.as_ref())
-    }
-
-    /// Drops the forecasts of overdue uses.
-    pub(super) fn expire(&mut self, now: Time) {
-        for it in &mut self.uses {
-            if it.expires().is_some_and(|at| at <= now) {
-                it.forecast = None;
-            }
-        }
-    }
-
-    /// Drops all forecasts.
-    pub(super) fn expect_nothing(&mut self) {
-        self.uses.iter_mut().for_each(|it| it.forecast = None);
+        (self.uses.first().overdue).or(is_left.then_some(self.last_used))
     }
 
     /// True if it can be deregistered: it is registered, and no use of it is in progress.
@@ -151,6 +110,6 @@ impl KnownRegion {
 
     /// True if it is neither registered nor expected, so that it can be forgotten.
     pub(super) fn is_idle(&self) -> bool {
-        self.state == RegionState::Absent && self.forecasts().next().is_none()
+        self.state == RegionState::Absent && self.earliest().is_none()
     }
 }

@@ -1,20 +1,18 @@
 //! All regions, and the indexes that find them. A query takes as long with a thousand regions as with ten, except for
 //! the depth of a tree.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-use super::region::{IndexKeys, KnownRegion, RegionUse};
+use super::region::{IndexKeys, KnownRegion};
 use super::tree::{Ordered, Weight, count};
+use super::uses::RegionUse;
 use super::{RegionId, ThreadId};
 use crate::communication::{Communication, Region, RegistrationOutcome};
 use crate::predictor::Forecast;
 use crate::signature::Signature;
 use crate::time::Time;
-
-/// The most uses remembered of one region; the oldest is forgotten.
-const MOST_USES: usize = 64;
 
 /// The region that a communication used.
 pub(super) struct FoundRegion {
@@ -60,7 +58,7 @@ impl Weight for Bytes {
 /// All regions, and their users.
 #[derive(Debug)]
 pub(super) struct Regions {
-    all: BTreeMap<RegionId, KnownRegion>,
+    all: FxHashMap<RegionId, KnownRegion>,
     exact: FxHashMap<Region, RegionId>,
     by_start: Ordered<u64, RegionEnds>,
     /// The region of each use.
@@ -88,7 +86,7 @@ impl Regions {
     /// At most `most` regions, not counting those that are registered or expected to be.
     pub(super) fn new(most: usize) -> Self {
         Self {
-            all: BTreeMap::new(),
+            all: FxHashMap::default(),
             exact: FxHashMap::default(),
             by_start: Ordered::default(),
             sites: FxHashMap::default(),
@@ -351,7 +349,7 @@ impl Regions {
             if let Some(at) = region.index_keys.postponed {
                 self.postponed.remove(&(at, id));
             }
-            for it in &region.uses {
+            for it in region.uses.iter() {
                 self.sites.remove(&(it.thread, it.signature));
             }
             gone.push(region);
@@ -371,8 +369,7 @@ impl Regions {
         thread: ThreadId,
         signature: Signature,
     ) -> Option<Forecast> {
-        let is_it = |it: &&RegionUse| (it.thread, it.signature) == (thread, signature);
-        self.at(id).uses.iter().find(is_it)?.forecast
+        self.at(id).uses.forecast(thread, signature)
     }
 
     /// Sets the expected time of a use of a region. Returns the region that the use belonged to before, if that is
@@ -389,18 +386,14 @@ impl Regions {
             .all
             .get_mut(&id)
             .expect("a region that is used is there");
-        let is_it = |it: &RegionUse| (it.thread, it.signature) == (thread, signature);
-        if let Some(at) = region.uses.iter().position(is_it) {
-            region.uses.remove(at);
-        } else if region.uses.len() == MOST_USES {
-            let oldest = region.uses.remove(0);
-            self.sites.remove(&(oldest.thread, oldest.signature));
-        }
-        region.uses.push(RegionUse {
+        let oldest = region.uses.put(RegionUse {
             thread,
             signature,
             forecast,
         });
+        if let Some(it) = oldest {
+            self.sites.remove(&(it.thread, it.signature));
+        }
         self.sites.insert((thread, signature), id);
         left
     }
@@ -414,9 +407,7 @@ impl Regions {
     ) -> Option<RegionId> {
         let before = self.of(thread, signature).filter(|&before| before != id)?;
         let region = self.all.get_mut(&before)?;
-        region
-            .uses
-            .retain(|it| (it.thread, it.signature) != (thread, signature));
+        region.uses.remove(thread, signature);
         Some(before)
     }
 }

@@ -5,9 +5,6 @@ use super::{HelperTask, Plan, RegionId};
 use crate::communication::Region;
 use crate::time::Time;
 
-/// The most postponed regions that are tried again when room comes.
-const MOST_RETRIED: usize = 4;
-
 /// The most neighbours of a deregistered region that are checked. The next use of any other neighbour finds it torn.
 const MOST_MENDED: usize = 16;
 
@@ -39,7 +36,7 @@ impl Plan {
     pub fn registered_late(&mut self, id: RegionId, now: Time) -> Option<HelperTask> {
         self.registered(id);
         self.regions.at_mut(id).is_ahead = false;
-        self.reconsider(id, now)
+        self.reconsider_or_requeue(id, now)
     }
 
     /// Reports that a region could not be registered; its next use registers it.
@@ -55,11 +52,11 @@ impl Plan {
             "the region is not being registered"
         );
         region.state = RegionState::Absent;
-        region.expect_nothing();
+        region.uses.expect_nothing();
         self.registered_bytes = self.registered_bytes.saturating_sub(region.bytes());
         self.stats.failed += 1;
         self.requeue(id);
-        self.retry_postponed();
+        self.note_room();
     }
 
     /// Reports that a region was deregistered, or found absent. Returns true if it is expected to be registered
@@ -77,10 +74,12 @@ impl Plan {
         );
         region.state = RegionState::Absent;
         region.is_ahead = false;
+        self.set_held(id, false);
+        let region = self.regions.at(id);
         let is_expected = region.earliest().is_some();
         self.registered_bytes = self.registered_bytes.saturating_sub(region.bytes());
         self.requeue(id);
-        self.retry_postponed();
+        self.note_room();
         is_expected
     }
 
@@ -137,9 +136,13 @@ impl Plan {
         if !self.is_in_use(id) {
             return None;
         }
-        self.set_held(id, false);
-        self.requeue(id);
-        self.reconsider(id, now)
+        // Until the helper's report, it counts as in use. Most are, and then no index changes.
+        let action = self.deregister_unneeded(id, now);
+        if action.is_none() {
+            self.set_held(id, false);
+            self.requeue(id);
+        }
+        action
     }
 
     /// True if a region was in use when it was to be deregistered, and is undecided since.
@@ -167,7 +170,7 @@ impl Plan {
         self.registered_bytes = self.registered_bytes.saturating_sub(region.bytes());
         self.set_held(id, false);
         self.requeue(id);
-        self.retry_postponed();
+        self.note_room();
     }
 
     /// Notes that operations deregistered `others` first, because their own `short` bytes would have exceeded the
@@ -190,16 +193,12 @@ impl Plan {
             self.regions.forget_shortages();
         }
         if self.bound.bytes() > before {
-            self.retry_postponed();
+            self.note_room();
         }
     }
 
-    /// Tries the most urgent postponed region again; more follow once it is registered.
-    pub(super) fn retry_postponed(&mut self) {
-        let postponed = self.regions.postponed().take(MOST_RETRIED);
-        for id in postponed.collect::<Vec<_>>() {
-            self.regions.at_mut(id).is_postponed = false;
-            self.requeue(id);
-        }
+    /// Notes that there is more room. Postponed regions are tried again by the next look at the queue.
+    pub(super) fn note_room(&mut self) {
+        self.has_new_room |= self.regions.postponed().next().is_some();
     }
 }

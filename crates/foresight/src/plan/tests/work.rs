@@ -89,12 +89,6 @@ fn only_overlapping_regions_add_work() {
     assert!(steps.iter().all(|it| *it < MOST), "{steps:?}");
 }
 
-#[test]
-fn a_limit_that_postpones_most_regions_adds_bounded_work() {
-    let steps = [64, 250, 1000].map(|it| steps_a_use(it, 1, 2, 16));
-    assert!(steps.iter().all(|it| *it < MOST), "{steps:?}");
-}
-
 /// With a bounded loss: a use is charged for the neighbours that it tears.
 const STEPS_BACK: PlanConfig = PlanConfig {
     limit_bytes: (u64::MAX >> 12) * PAGE,
@@ -166,4 +160,112 @@ fn regions_in_use_are_found_without_visiting_others() {
         one.plan.deregistered(id);
     }
     assert_eq!(one.plan.in_use_within(place(500)), []);
+}
+
+/// The steps of one use in a burst that comes every 10 ms. All regions are due before it, and there is room for one.
+fn steps_in_a_burst(config: PlanConfig, regions: u64) -> u64 {
+    const PERIOD: u64 = 10_000_000;
+    let mut one = OneThread::new(config);
+    let mut steps_of_last = 0;
+    for round in 1..=8 {
+        let mut now = PERIOD * round;
+        while let Some(at) = one.plan.wake().filter(|at| at.0 < now) {
+            if let Some(action) = one.plan.next_action(at) {
+                one.carry_out(action);
+            }
+        }
+        if round > 2 {
+            let postponed = one.plan.regions.postponed().count() as u64;
+            assert_eq!(postponed, regions - 1);
+        }
+        steps::take();
+        for number in 0..regions {
+            now += 10;
+            let (site, page) = (number + 1, 7 + 2 * number);
+            let state = |id| one.plan.regions.at(id).state;
+            let outcome = match one.plan.find(pages(page, 1)).map(state) {
+                Some(RegionState::Registered) => RegistrationOutcome::Found,
+                _ => RegistrationOutcome::OnDemand,
+            };
+            if let Some(action) = one.used(site, page, now, outcome) {
+                one.carry_out(action);
+            }
+            while let Some(action) = one.plan.next_action(Time(now)) {
+                one.carry_out(action);
+            }
+        }
+        steps_of_last = steps::take() / regions;
+    }
+    steps_of_last
+}
+
+/// A use changes a few trees, and looks at four postponed regions. A move of these through the queue would take twice
+/// as many steps.
+const MOST_IN_A_BURST: u64 = 120;
+
+#[test]
+fn regions_without_room_are_not_moved_through_the_queue() {
+    let limit = PlanConfig {
+        limit_bytes: PAGE,
+        ..CONFIG
+    };
+    for config in [CONFIG, limit] {
+        let steps = [64, 250, 1000].map(|it| steps_in_a_burst(config, it));
+        assert!(steps.iter().all(|it| *it < MOST_IN_A_BURST), "{steps:?}");
+    }
+}
+
+#[test]
+fn a_region_that_stays_in_use_changes_no_index() {
+    let mut one = OneThread::new(CONFIG);
+    let mut last = None;
+    for page in (0..1000).map(|it| 2 * it) {
+        let action = one.used(page + 1, page, 1000 + page, RegistrationOutcome::OnDemand);
+        let Some(HelperTask::Deregister { id, .. }) = action else {
+            panic!("{action:?}");
+        };
+        one.plan.still_used(id);
+        last = Some(id);
+    }
+    let id = last.expect("there are some");
+    steps::take();
+    for now in 0..100 {
+        let action = one.plan.try_again(id, Time(10_000 + now));
+        assert!(matches!(action, Some(HelperTask::Deregister { .. })));
+        one.plan.still_used(id);
+    }
+    let each = steps::take() / 100;
+    assert!(each < 20, "{each}");
+    assert!(one.plan.is_in_use(id));
+    let bytes = one.plan.registered_bytes();
+    // It is free at last.
+    let _ = one.plan.try_again(id, Time(20_000));
+    one.plan.deregistered(id);
+    assert!(!one.plan.is_in_use(id));
+    assert_eq!(one.plan.registered_bytes(), bytes - PAGE);
+    assert_eq!(one.plan.in_use_within(pages(1998, 1)), []);
+}
+
+#[test]
+fn the_uses_of_a_region_are_looked_at_when_forecasts_change() {
+    const SITES: u64 = 64;
+    let mut one = OneThread::new(CONFIG);
+    let mut each = 0;
+    for round in 0..8 {
+        steps::take();
+        for site in 0..SITES {
+            let now = 10_000 * (round * SITES + site);
+            let is_registered = one.plan.registered_bytes() > 0;
+            let outcome = if is_registered {
+                RegistrationOutcome::Found
+            } else {
+                RegistrationOutcome::OnDemand
+            };
+            if let Some(action) = one.used(site + 1, 7, now, outcome) {
+                one.carry_out(action);
+            }
+        }
+        each = steps::take() / SITES;
+    }
+    assert!((SITES..3 * SITES).contains(&each), "{each}");
 }
