@@ -24,6 +24,9 @@ pub struct PlanConfig {
     pub lost_part: u64,
     /// The number of remembered regions that are neither registered nor expected.
     pub regions: usize,
+    /// The most shared pages kept apart; further ones are registered with their buffers. Zero for memory whose pages
+    /// the driver cannot register apart: it need not ask for [changes](super::Plan::take_shared) then.
+    pub pages_apart: usize,
 }
 
 impl PlanConfig {
@@ -38,6 +41,7 @@ impl PlanConfig {
         limit_bytes: u64::MAX,
         lost_part: 0,
         regions: 1024,
+        pages_apart: 1024,
     };
 
     pub(super) fn check(&self) -> Result<(), Invalid> {

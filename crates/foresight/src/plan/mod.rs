@@ -47,7 +47,7 @@ use std::fmt;
 
 use crate::communication::{Communication, Region, RegistrationOutcome};
 use crate::costs::RegistrationBacklog;
-use crate::predictor::{Landmarks, Observation, Update};
+use crate::predictor::{Landmarks, MOST_SITES, Observation, Update};
 use crate::signature::{Signature, SignatureContext};
 use crate::time::Time;
 
@@ -121,7 +121,7 @@ impl Plan {
         })
     }
 
-    /// Adds a thread of the application, with a queue of its own.
+    /// Adds a thread of the application, with a queue of its own. The threads share the memory for histories.
     pub fn add_thread(&mut self) -> ThreadId {
         let id = ThreadId(self.threads.len() as u32);
         self.threads.push(ThreadStream {
@@ -129,6 +129,10 @@ impl Plan {
             predictor: Landmarks::new(),
             stalled_ns: 0,
         });
+        let each = MOST_SITES / self.threads.len();
+        for it in &mut self.threads {
+            it.predictor.keep_at_most(each);
+        }
         id
     }
 

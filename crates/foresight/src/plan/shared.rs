@@ -8,9 +8,6 @@ use super::{Plan, RegionId};
 use crate::communication::{Communication, Region};
 use crate::time::Time;
 
-/// The most pages kept apart; further shared pages are registered with their buffers.
-const MAX_APART: usize = 1024;
-
 /// The most regions checked for pages shared with a new one.
 const MAX_BESIDE: usize = 64;
 
@@ -60,8 +57,8 @@ impl SharedPages {
         }
     }
 
-    fn keep_apart(&mut self, page: u64) {
-        if self.apart.len() < MAX_APART && self.apart.insert(page) {
+    fn keep_apart(&mut self, page: u64, most: usize) {
+        if self.apart.len() < most && self.apart.insert(page) {
             self.note(page, Change::Apart);
         }
     }
@@ -141,7 +138,7 @@ impl Plan {
             let shares_one = memory.end().min(other.end()) - from == page_bytes;
             let is_within = |it: &Region| (inside(*it).addr..inside(*it).end()).contains(&from);
             if shares_one && self.is_worth_parting(*other) && !sharing.iter().any(is_within) {
-                self.shared.keep_apart(from);
+                self.shared.keep_apart(from, self.config.pages_apart);
             }
         }
     }

@@ -23,6 +23,14 @@ impl<K: Eq + Hash, V> Generations<K, V> {
         }
     }
 
+    /// Sets the number of entries kept from now on. A map that has more shrinks with its next entries.
+    pub(super) fn keep_at_most(&mut self, most: usize) {
+        self.most_young = (most / 2).max(1);
+        if self.old.len() > self.most_young {
+            self.old = FxHashMap::default();
+        }
+    }
+
     pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         if let Some((key, value)) = self.old.remove_entry(key) {
             return Some(self.add(key, value));
@@ -47,8 +55,13 @@ impl<K: Eq + Hash, V> Generations<K, V> {
     }
 
     #[cfg(all(test, not(loom)))]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.young.len() + self.old.len()
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.young.values().chain(self.old.values())
     }
 
     fn add(&mut self, key: K, value: V) -> &mut V {
@@ -84,6 +97,20 @@ mod tests {
                 prop_assert!(map.len() <= most);
             }
         }
+    }
+
+    #[test]
+    fn a_map_that_is_to_keep_less_shrinks() {
+        let mut map = Generations::new(100);
+        for key in 0..100 {
+            map.get_or_insert_with(key, || key);
+        }
+        map.keep_at_most(10);
+        for key in 100..120 {
+            map.get_or_insert_with(key, || key);
+        }
+        assert!(map.len() <= 10, "{}", map.len());
+        assert_eq!(map.get_mut(&119), Some(&mut 119));
     }
 
     #[test]

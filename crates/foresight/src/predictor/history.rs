@@ -31,6 +31,11 @@ impl History {
         self.times.push_back(ns);
     }
 
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn bytes(&self) -> usize {
+        self.times.capacity() * size_of::<u64>()
+    }
+
     pub(super) fn clear(&mut self) {
         self.times.clear();
     }

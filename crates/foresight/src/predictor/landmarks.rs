@@ -31,8 +31,13 @@ use super::{Forecast, Observation, Update};
 use crate::signature::Signature;
 use crate::time::Time;
 
-/// The number of call sites kept.
-pub(super) const MOST_SITES: usize = 1 << 13;
+/// The number of signatures kept, by one predictor, or by all threads of a plan together. Each takes less than
+/// [`MOST_SITE_BYTES`].
+pub(crate) const MOST_SITES: usize = 1 << 13;
+
+/// The most bytes of the history of one signature, when each of its paths has been taken often.
+#[cfg(all(test, not(loom)))]
+pub(super) const MOST_SITE_BYTES: usize = 10 << 10;
 
 /// The number of last communications that may be landmarks.
 const RECENT: usize = 128;
@@ -66,6 +71,18 @@ impl Landmarks {
             recent: VecDeque::with_capacity(RECENT),
             sum: 0,
         }
+    }
+
+    /// Sets the number of signatures kept from now on.
+    pub(crate) fn keep_at_most(&mut self, sites: usize) {
+        self.sites.keep_at_most(sites);
+        self.awaited.keep_at_most(sites);
+    }
+
+    /// The number of signatures kept.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn kept(&self) -> usize {
+        self.sites.len()
     }
 
     /// Observes the next communication of the stream, and appends changed forecasts to `updates`. They are of this
@@ -205,6 +222,18 @@ impl SiteHistory {
         path.learn_landmark(seen, self.last_sum, recent);
         self.paths.truncate(MOST_PATHS - 1);
         self.paths.insert(0, path);
+    }
+
+    /// The bytes of this history.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn bytes(&self) -> usize {
+        let paths: usize = self.paths.iter().map(ProgramPath::bytes).sum();
+        size_of::<Self>()
+            + self.periods.bytes()
+            + self.paths.capacity() * size_of::<ProgramPath>()
+            + paths
+            + self.turns.capacity() * size_of::<RunEnd>()
+            + self.targets.capacity() * size_of::<Sum>()
     }
 
     /// Remembers the path that follows a run, and the run's length.

@@ -13,6 +13,7 @@ use crate::signature::Signature;
 use crate::time::Time;
 
 pub use landmarks::Landmarks;
+pub(crate) use landmarks::MOST_SITES;
 
 /// One communication, as a predictor sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

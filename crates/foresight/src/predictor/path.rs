@@ -77,6 +77,12 @@ impl ProgramPath {
         }
     }
 
+    /// The bytes of the path's histories.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn bytes(&self) -> usize {
+        self.periods.bytes() + self.gaps.bytes() + self.left.bytes()
+    }
+
     /// Looks back from a use for the path's landmark, and for a better one.
     pub(super) fn learn_landmark(
         &mut self,

@@ -2,7 +2,7 @@
 
 use hydrant_base::mix;
 
-use super::landmarks::MOST_SITES;
+use super::landmarks::{MOST_SITE_BYTES, MOST_SITES};
 use super::*;
 use crate::time::Time;
 
@@ -114,6 +114,33 @@ fn endless_new_buffers_take_bounded_memory() {
         assert_eq!(updates.pop().unwrap().forecast, None);
     }
     assert!(predictor.sites.len() <= MOST_SITES && predictor.awaited.len() <= MOST_SITES);
+}
+
+#[test]
+fn the_history_of_a_use_takes_bounded_memory() {
+    // The use takes one of eight paths, each with a landmark, in no order.
+    let mut predictor = Landmarks::new();
+    let mut updates = Vec::new();
+    for round in 0..5000 {
+        let path = mix(round) % 8;
+        for (signature, offset, wanted) in [(1, 0, true), (100 + path, 100 * (path + 1), false)] {
+            let at = Time(10_000 * round + offset);
+            let seen = Observation {
+                signature: Signature(signature),
+                at,
+                heard: at,
+                wanted,
+                lead_ns: LEAD,
+            };
+            predictor.observe(&seen, &mut updates);
+            updates.clear();
+        }
+    }
+    let bytes: usize = predictor.sites.values().map(|it| it.bytes()).sum();
+    assert!(
+        (MOST_SITE_BYTES / 2..MOST_SITE_BYTES).contains(&bytes),
+        "{bytes}"
+    );
 }
 
 #[test]

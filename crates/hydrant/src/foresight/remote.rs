@@ -101,6 +101,8 @@ impl RemotePlan {
                 ..local.costs
             },
             limit_bytes: most_bytes,
+            // A page of a peer is registered by the peer, so nobody asks for shared pages here.
+            pages_apart: 0,
             ..local
         };
         Ok(Self {
@@ -321,6 +323,30 @@ mod tests {
         }
         assert_eq!(record(&used(65_535, 0)), None);
         assert_eq!(record(&used(0, 1 << ADDRESS)), None);
+    }
+
+    #[test]
+    fn pages_that_buffers_of_a_peer_share_are_noted_nowhere() {
+        let mut remote = RemotePlan::new(PlanConfig::DEFAULT, u64::MAX).expect("a plan");
+        remote.add_thread();
+        let mut now = 0;
+        for first in [0, 999, 0, 999] {
+            let mut it = record(&used(1, first * 4096)).expect("there is room");
+            it.bytes = 1000 * 4096;
+            let region = Region::of_pages(4096, it.addr, it.bytes);
+            now += 1_000_000_000;
+            let begun = Time(now);
+            let it = Communication {
+                region,
+                begun,
+                ..it
+            };
+            match remote.plan.used(remote.threads[0], &it, begun) {
+                Some(HelperTask::Deregister { id, .. }) => _ = remote.plan.deregistered(id),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(remote.plan.take_shared(), []);
     }
 
     #[test]

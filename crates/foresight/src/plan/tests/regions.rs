@@ -58,6 +58,34 @@ fn regions_that_are_never_used_again_are_forgotten() {
 }
 
 #[test]
+fn the_threads_of_a_plan_share_the_memory_for_histories() {
+    let mut plan = Plan::new(CONFIG).unwrap();
+    let mut threads = vec![plan.add_thread()];
+    for number in 0..60_000 {
+        // The other threads come late, when the first has filled its memory.
+        if number > 20_000 && threads.len() < 4 {
+            threads.push(plan.add_thread());
+        }
+        let thread = threads[number as usize % threads.len()];
+        let communication = Communication {
+            begun: Time(1000 * number),
+            kind: CommunicationKind(1),
+            outcome: RegistrationOutcome::OnDemand,
+            addr: number * PAGE,
+            bytes: PAGE,
+            region: pages(number, 1),
+            stack: [1; FRAMES],
+        };
+        match plan.used(thread, &communication, Time(1000 * number)) {
+            Some(HelperTask::Deregister { id, .. }) => _ = plan.deregistered(id),
+            other => panic!("{other:?}"),
+        }
+    }
+    let kept: usize = plan.threads.iter().map(|it| it.predictor.kept()).sum();
+    assert!(kept <= MOST_SITES && kept > MOST_SITES / 4, "{kept}");
+}
+
+#[test]
 fn regions_without_a_forecast_are_forgotten() {
     let mut one = OneThread::new(PlanConfig {
         regions: 2,
