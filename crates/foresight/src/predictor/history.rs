@@ -84,23 +84,65 @@ impl History {
             *it = weight;
             weight *= DECAY;
         }
-        let density = |at: u64| -> f64 {
-            let near = |apart: f64| (1.0 - apart / NARROW).max(0.0) + (1.0 - apart / WIDE).max(0.0);
-            let weighted = self.times.iter().zip(&weights);
-            weighted
-                .map(|(&time, weight)| weight * near(time.abs_diff(at) as f64 / scale))
-                .sum()
-        };
-        let rated = self.times.iter().map(|&time| (density(time), time));
+        let mut times = [0_u64; KEPT];
+        for (to, it) in times.iter_mut().zip(&self.times) {
+            *to = *it;
+        }
+        let times = &times[..self.times.len()];
+        let densities = densities(times, &weights, scale);
+        let rated = densities.into_iter().zip(times.iter().copied());
         // Among equals, take the shorter: being early costs less.
         let best = rated.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
         best.map(|it| it.1)
     }
 }
 
+/// The weight of the durations near each duration. Two durations are equally near to each other, so that each pair is
+/// compared once.
+fn densities(times: &[u64], weights: &[f64; KEPT], scale: f64) -> [f64; KEPT] {
+    let mut all = [0.0; KEPT];
+    for (at, time) in times.iter().enumerate() {
+        // A duration is nearest to itself.
+        all[at] += weights[at] * 2.0;
+        for (other, other_time) in times.iter().enumerate().skip(at + 1) {
+            let apart = time.abs_diff(*other_time) as f64 / scale;
+            if apart < WIDE {
+                let near = (1.0 - apart / NARROW).max(0.0) + (1.0 - apart / WIDE);
+                all[at] += weights[other] * near;
+                all[other] += weights[at] * near;
+            }
+        }
+    }
+    all
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// They equal the plain sum over all durations, to the last bit: a prediction is the same in every run.
+        #[test]
+        fn densities_are_sums_over_all(
+            times in prop::collection::vec(prop_oneof![3 => 900u64..1100, 1 => any::<u64>()], 1..=KEPT),
+            period_ns in prop_oneof![3 => 500u64..2000, 1 => any::<u64>()],
+            decay in 0.5f64..1.0,
+        ) {
+            let scale = (period_ns as f64).max(1.0);
+            let weights = std::array::from_fn(|at| decay.powi(at as i32));
+            let plain = |at: u64| -> f64 {
+                let near = |apart: f64| (1.0 - apart / NARROW).max(0.0) + (1.0 - apart / WIDE).max(0.0);
+                let weighted = times.iter().zip(&weights);
+                weighted.map(|(&time, weight)| weight * near(time.abs_diff(at) as f64 / scale)).sum()
+            };
+            let all = densities(&times, &weights, scale);
+            for (at, time) in times.iter().enumerate() {
+                prop_assert_eq!(all[at].to_bits(), plain(*time).to_bits());
+            }
+        }
+    }
 
     fn history(times: &[u64]) -> History {
         let mut history = History::default();
