@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) use inherited::is_open;
 
 use channel::{Channel, SERVICE, broken};
-use wire::{MAX_LINE, PmiLine, VERSION, escape, shorten};
+use wire::{MAX_LINE, PmiLine, VERSION, escape_within, shorten};
 
 use crate::{Bootstrap, Error, JoinOptions, check_key, check_rank, check_value, mpi};
 
@@ -263,12 +263,8 @@ impl Bootstrap for Pmi1 {
     }
 
     fn abort(&mut self, status: i32, why: &str) {
-        // The text is cut between characters, before it is escaped, until it fits a line.
-        let mut why: String = why.chars().take(MAX_LINE / 4).collect();
-        while escape(&why).len() > MAX_LINE - LINE_OVERHEAD {
-            why.pop();
-        }
-        let line = format!("cmd=abort exitcode={status} error_msg={}\n", escape(&why));
+        let why = escape_within(why, MAX_LINE - LINE_OVERHEAD);
+        let line = format!("cmd=abort exitcode={status} error_msg={why}\n");
         // Nobody is left to report a failure to, and the caller exits anyway.
         let _ = self.channel.send(&line, &|| "aborting".into());
     }

@@ -91,6 +91,21 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
+/// Escapes as much of `text` as fits into `room` bytes. A text that is cut ends with an ellipsis, behind a whole word
+/// where there is one.
+pub(crate) fn escape_within(text: &str, room: usize) -> String {
+    let whole = escape(text);
+    if whole.len() <= room {
+        return whole;
+    }
+    let mut kept: String = text.chars().take(room).collect();
+    while escape(&kept).len() + escape(" …").len() > room && kept.pop().is_some() {}
+    if let Some((words, _)) = kept.rsplit_once(' ') {
+        kept.truncate(words.len());
+    }
+    escape(&(kept + " …"))
+}
+
 /// Reverses [`escape`]. A `%` that [`escape`] did not write stays unchanged.
 pub(crate) fn unescape(text: &str) -> String {
     let bytes = text.as_bytes();
@@ -118,6 +133,16 @@ pub(crate) fn unescape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_is_too_long_ends_behind_a_word() {
+        assert_eq!(escape_within("two words", 100), escape("two words"));
+        let cut = escape_within(&"one word ".repeat(20), 100);
+        assert!(cut.len() <= 100, "{cut}");
+        let cut = unescape(&cut);
+        assert!(cut.ends_with("one …") || cut.ends_with("word …"), "{cut}");
+        assert_eq!(unescape(&escape_within(&"é".repeat(99), 30)), "ééé …");
+    }
 
     #[test]
     fn lines_are_split_into_fields() {
