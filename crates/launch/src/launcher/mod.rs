@@ -56,7 +56,7 @@ mod workspace;
 pub use error::LaunchError;
 pub use event::{Ending, Event};
 pub use find::program as find_program;
-pub use hosts::{DEFAULT_SHELL, Host, agent};
+pub use hosts::{ADVICE, DEFAULT_SHELL, Host, agent};
 pub use spec::{Bind, MAX_RANKS, Prefix, RemoteHosts, Spec};
 
 use hosts::Agents;

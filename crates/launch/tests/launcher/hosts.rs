@@ -286,6 +286,10 @@ pub(crate) fn unreachable() {
     );
     let text = err(&output);
     assert!(text.contains("no route to host"), "{text}");
+    assert!(
+        text.contains("status 255; `hydrant info` with the same --hosts"),
+        "{text}"
+    );
     assert!(!begun.exists(), "a rank began on a host that was there");
     ends_with(
         &mut shell.script("a,bare", 2, &[], "exit 0"),

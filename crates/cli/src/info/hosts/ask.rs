@@ -3,7 +3,7 @@
 use std::env;
 use std::process::{Command, Stdio};
 
-use hydrant_launch::launcher::Host;
+use hydrant_launch::launcher::{ADVICE, Host};
 use hydrant_report::remote::{HYDRANT, RemoteArgs};
 use serde::de::DeserializeOwned;
 
@@ -91,6 +91,8 @@ fn cause(errors: &str) -> String {
     let cause = (cause.split_once(OF_PLACES))
         .and_then(|(_, rest)| rest.strip_suffix(')'))
         .unwrap_or(cause);
+    // The advice is to run this command.
+    let cause = cause.strip_suffix(ADVICE).unwrap_or(cause);
     let explanation: Vec<&str> = (lines.iter().copied())
         .take_while(|line| !line.starts_with("hydrant"))
         .collect();
@@ -123,6 +125,8 @@ mod tests {
             "could not be reached: its remote shell ended with status 255 (ssh: connect to host b port 22: No route to \
              host)"
         );
+        let advised = of_host.replace("255\n", &format!("255{ADVICE}\n"));
+        assert_eq!(cause(&advised), cause(of_host));
         let of_rank = "hydrant: rank 1 at 10.0.0.2:4000 was not reached\n\
                        hydrant run: rank 0 ended with status 1; it was the first to fail\n";
         assert_eq!(cause(of_rank), "rank 1 at 10.0.0.2:4000 was not reached");

@@ -29,6 +29,9 @@ use super::LaunchError;
 /// The default remote shell, which never asks for a password.
 pub const DEFAULT_SHELL: &str = "ssh -x -o BatchMode=yes";
 
+/// The end of a sentence about a host that could not be reached. `hydrant info --hosts` itself leaves it out.
+pub const ADVICE: &str = "; `hydrant info` with the same --hosts says what to mend";
+
 /// A host of a job: `NAME`, or `NAME:SLOTS` with the most ranks it may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
@@ -42,6 +45,11 @@ impl FromStr for Host {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Host, String> {
+        if text.parse::<std::net::Ipv6Addr>().is_ok() {
+            return Err(format!(
+                "the colons of `{text}` may be those of slots: an IPv6 address is written [{text}], or [{text}]:SLOTS"
+            ));
+        }
         // A colon inside the brackets of an address does not begin the slots.
         let (name, slots) = match text.rsplit_once(':') {
             Some((name, slots)) if !slots.contains(']') => {
@@ -141,6 +149,8 @@ mod tests {
             "-oProxyCommand=x",
             "a b",
             "a:-1",
+            "::1",
+            "fe80::1",
         ] {
             assert!(bad.parse::<Host>().is_err(), "{bad}");
         }

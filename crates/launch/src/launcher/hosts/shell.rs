@@ -38,7 +38,7 @@ pub(super) fn start(remote: &RemoteHosts, host: &str, tie: Tie) -> io::Result<(P
         .arg("-c")
         .arg(script)
         .arg("sh")
-        .arg(host)
+        .arg(without_brackets(host))
         .arg(agent.join(OsStr::new(" ")))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
@@ -51,6 +51,14 @@ pub(super) fn start(remote: &RemoteHosts, host: &str, tie: Tie) -> io::Result<(P
     let from = child.stdout.take().ok_or_else(missing)?;
     let link = AgentLink::new(from.into(), to.into(), Some(GREETING))?;
     Ok((pid_of(&child)?, link))
+}
+
+/// Returns the host as ssh takes it. The brackets around an IPv6 address are for the list of hosts alone.
+fn without_brackets(host: &str) -> &str {
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    inner.unwrap_or(host)
 }
 
 /// Returns true if the remote shell is Slurm's `srun`, which starts a program with its arguments
@@ -155,6 +163,17 @@ impl Input {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ssh_gets_an_address_without_brackets() {
+        for (host, expected) in [
+            ("[fe80::1%eth0]", "fe80::1%eth0"),
+            ("node1", "node1"),
+            ("[a", "[a"),
+        ] {
+            assert_eq!(without_brackets(host), expected);
+        }
+    }
 
     #[test]
     fn srun_is_known_by_its_name() {

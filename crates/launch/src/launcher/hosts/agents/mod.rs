@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::ADVICE;
 use super::frame::{AgentOrder, AgentReport, Framed, PIECE, Start, WINDOW};
 use super::link::{AgentLink, FramesRead};
 use super::place;
@@ -391,7 +392,7 @@ impl Agents {
             } else if ended {
                 self.fail_by_end(index, greeted);
             } else if !greeted && silent > ANSWER {
-                let why = format!("did not answer in {} s", ANSWER.as_secs());
+                let why = format!("did not answer in {} s{ADVICE}", ANSWER.as_secs());
                 self.fail(index, 125, why);
             } else if agent.begun && silent > self.silence {
                 let seconds = self.silence.as_secs_f64();
@@ -424,7 +425,7 @@ impl Agents {
             Some(Ending::Exited(126 | 127)) => {
                 "; is hydrant there under the same path? (--remote-hydrant says where it is)"
             }
-            _ => "",
+            _ => ADVICE,
         };
         self.fail(
             index,
