@@ -71,7 +71,8 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &OfiOptions) -> Result<Ofi
     };
     let max_message = offer.max_message();
     let completions = 4 * ALL as usize + receive_buffers(ranks as usize);
-    let fabric = Fabric::open(offer, ranks, completions)?;
+    let fabric = Fabric::open(offer, ranks, completions)
+        .map_err(|error| of_provider(error, &options.provider))?;
     let published = Published::new(&fabric)?;
     let all = published.exchange(bootstrap)?;
     let registration = RegistrationCaps {
@@ -133,6 +134,17 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &OfiOptions) -> Result<Ofi
     })?;
     bootstrap.fence().map_err(unreachable)?;
     Ok(ofi)
+}
+
+/// Adds the provider to an error in opening its endpoint, if a setting names it.
+fn of_provider(error: Error, named: &str) -> Error {
+    if named.is_empty() {
+        return error;
+    }
+    Error::Unreachable(format!(
+        "HYDRANT_OFI_PROVIDER names {named}, which lacks what Hydrant needs: {error}; without the setting tcp or \
+         tcp;ofi_rxm is used"
+    ))
 }
 
 /// Tells all ranks what this one could use. A rank without a provider tells the others why.
@@ -340,7 +352,8 @@ fn unreached(shared: &OfiShared, rank: Rank, waited: Duration, interfaces: &str)
             "connections get no answer: a firewall drops them, or no way leads there"
         }
         ListenerState::NoRoute => {
-            "this host has no route there, or nobody has that address on its network"
+            "this host has no route there, nobody has that address on its network, or a firewall \
+             rejects connections"
         }
         ListenerState::Alive => "it accepts connections, but does not answer as a rank of this job",
     };

@@ -128,6 +128,11 @@ pub(crate) fn usable(options: &OfiOptions) -> Result<Vec<(Candidate, Offer)>, St
         &named
     };
     let allowed = InterfaceList::new(&options.interface);
+    if let Some(word) = allowed.malformed() {
+        return Err(format!(
+            "`{word}` in HYDRANT_OFI_INTERFACE is no network: an address and its leading bits, such as 10.9.0.0/24"
+        ));
+    }
     let (mut found, mut elsewhere, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for provider in providers {
         if *provider == "tcp" && version < NATIVE_TCP {
@@ -165,11 +170,18 @@ pub(crate) fn usable(options: &OfiOptions) -> Result<Vec<(Candidate, Offer)>, St
     }
     if found.is_empty() {
         let (major, minor) = version;
-        let mut text = format!("libfabric {major}.{minor} has no endpoint to use");
+        let named = match options.provider.as_str() {
+            "" => String::new(),
+            name => format!(" of HYDRANT_OFI_PROVIDER={name}"),
+        };
+        let mut text = format!("libfabric {major}.{minor} has no endpoint to use{named}");
         reasons.dedup();
         for reason in reasons {
             text += "; ";
             text += &reason;
+        }
+        if !named.is_empty() {
+            text += "; `fi_info -l` lists the providers, and without the setting tcp or tcp;ofi_rxm is used";
         }
         return Err(text);
     }
@@ -276,6 +288,34 @@ mod tests {
         for (at, endpoint) in endpoints.iter().enumerate() {
             assert!(!endpoints[..at].contains(endpoint), "{endpoints:?}");
         }
+    }
+
+    #[test]
+    fn a_setting_without_an_endpoint_is_named() {
+        if library::library().is_err() {
+            return;
+        }
+        let refused = |provider: &str, interface: &str| {
+            let options = OfiOptions {
+                provider: provider.to_owned(),
+                interface: interface.to_owned(),
+                ..OfiOptions::default()
+            };
+            endpoints(&options).expect_err("no endpoint")
+        };
+        let why = refused("nonesuch", "");
+        assert!(why.contains("HYDRANT_OFI_PROVIDER=nonesuch;"), "{why}");
+        assert!(why.contains("without the setting"), "{why}");
+        let why = refused("", "10.9.0.0/33");
+        assert!(
+            why.contains("`10.9.0.0/33` in HYDRANT_OFI_INTERFACE is no network"),
+            "{why}"
+        );
+        let why = refused("", "nonesuch");
+        assert!(
+            why.contains("HYDRANT_OFI_INTERFACE=nonesuch; this host has "),
+            "{why}"
+        );
     }
 
     #[test]

@@ -29,6 +29,14 @@ impl InterfaceList {
         self.0.is_empty()
     }
 
+    /// Returns the first word that is meant as a network and is none. No interface has a slash in its name.
+    pub(crate) fn malformed(&self) -> Option<&str> {
+        self.0.iter().find_map(|pattern| match pattern {
+            InterfacePattern::Name(name) if name.contains('/') => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     /// Returns true if the list allows the interface `name` with this address.
     pub(crate) fn allows(&self, name: &str, address: Option<IpAddr>) -> bool {
         self.is_empty() || self.0.iter().any(|pattern| pattern.matches(name, address))
@@ -114,6 +122,17 @@ mod tests {
         assert_eq!(refused(io::ErrorKind::NotFound), None);
         assert_eq!(link_defect("lo"), None);
         assert_eq!(link_defect("../lo"), None);
+    }
+
+    #[test]
+    fn malformed_networks_are_found() {
+        let malformed = |list: &str| InterfaceList::new(list).malformed().map(str::to_owned);
+        for good in ["", "eth0,10.9.0.1", "10.9.0.0/24,::/0"] {
+            assert_eq!(malformed(good), None, "{good}");
+        }
+        for bad in ["10.9.0.0/33", "10.9/16", "fd00::/129", "eth0/24"] {
+            assert_eq!(malformed(&format!("eth0,{bad}")).as_deref(), Some(bad));
+        }
     }
 
     #[test]

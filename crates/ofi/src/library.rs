@@ -82,9 +82,12 @@ fn open() -> Result<Libfabric, String> {
     let handle = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if handle.is_null() {
         let cause = loading_error();
-        return Err(format!(
-            "{cause}; install libfabric (Debian: apt install libfabric1)"
-        ));
+        let remedy = if std::env::var_os("HYDRANT_OFI_LIBRARY").is_some() {
+            "HYDRANT_OFI_LIBRARY names that file: correct it, or unset it for the system's"
+        } else {
+            "install libfabric (Debian: apt install libfabric1), or set HYDRANT_OFI_LIBRARY to its path"
+        };
+        return Err(format!("{cause}; {remedy}"));
     }
     let find = |symbol: &CStr, version: &CStr| {
         // SAFETY: the handle is an open library, and both strings end with a zero.
