@@ -329,7 +329,7 @@ fn hosts_that_cannot_be_used_are_named_with_the_remedy() {
         "{what}"
     );
     assert!(
-        remedy.contains("gone true` must succeed without a question"),
+        remedy.contains("gone 'exit 0'` must succeed without a question"),
         "{remedy}"
     );
     let [what, remedy] = defect("bare");
@@ -349,7 +349,8 @@ fn hosts_that_cannot_be_used_are_named_with_the_remedy() {
         .expect("a job of the rest");
     let value = job.2["value"].as_str().expect("text");
     assert!(
-        job.1 == "ran" && value.contains("without 3 that did not answer"),
+        job.1 == "ran"
+            && value.contains("without 3 that did not answer, so nothing between hosts was tried"),
         "{value}"
     );
     let mut command = Command::new(env!("CARGO_BIN_EXE_hydrant"));

@@ -156,6 +156,27 @@ cannon() {
 		got=Ok
 		right=true
 	fi
+	report_case
+}
+
+# info NAME TEXT HOSTS: checks hosts, finds that jobs cannot run there, and says this.
+info() {
+	name=$1
+	begun=$(date +%s%N)
+	$target/hydrant info --hosts $3 >$out 2>&1
+	status=$?
+	waited=$(($(date +%s%N) - begun))
+	got="status $status"
+	right=false
+	if [ $status = 1 ] && grep -q "$2" $out; then
+		got="$2"
+		right=true
+	fi
+	report_case
+}
+
+# Reports a job or a check, and removes the hosts.
+report_case() {
 	$right || cat $out
 	printf '\n{"rank":0,"ranks":4,"pinned_after":0,"cases":['
 	printf '{"name":"%s","got":"%s","waited":%s.%09d,"right":%s}]}\n' \

@@ -144,6 +144,13 @@ pub(super) const ALL: &[Scenario] = &[
         "hosts a b; firewall b drop; HYDRANT_JOIN_TIMEOUT=3 begin a,b --seconds 1; end",
         Refused(&["get no answer", " at 10.9.0.2:", "HYDRANT_OFI_INTERFACE"]),
     ),
+    short(
+        "connections dropped on one host, by `hydrant info`",
+        1,
+        "hosts a b; firewall b drop; HYDRANT_JOIN_TIMEOUT=3 info 'connections dropped on one host' \
+         'a makes no connection to b' a,b",
+        Cases(1),
+    ),
     long(
         "no route",
         1,

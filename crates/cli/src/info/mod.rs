@@ -13,6 +13,7 @@ use hydrant_conduit::{Cost, Error, RegistrationCaps};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use hosts::PossibleJobs;
 use hydrant_report::format::Format;
 use hydrant_report::machine::{Fact, Machine, fact};
 use hydrant_report::remote::RemoteArgs;
@@ -41,6 +42,9 @@ pub(crate) enum InfoError {
     /// Hosts cannot take part in a job.
     #[error("no job can run on all of these hosts: the list above has the remedies")]
     NoJob,
+    /// Some jobs run, and others may fail.
+    #[error("a job ran on these hosts, but others may fail: the list above has the remedies")]
+    SomeJobs,
 }
 
 /// One printed line; as JSON, one object.
@@ -108,10 +112,10 @@ pub(crate) fn run(args: &InfoArgs) -> Result<(), InfoError> {
         Settings::from_env().map_err(InfoError::Setting)?;
         let check = hosts::check(&args.remote);
         print(args, &check.lines).map_err(InfoError::Print)?;
-        return if check.can_run {
-            Ok(())
-        } else {
-            Err(InfoError::NoJob)
+        return match check.jobs {
+            PossibleJobs::All => Ok(()),
+            PossibleJobs::Some => Err(InfoError::SomeJobs),
+            PossibleJobs::None => Err(InfoError::NoJob),
         };
     }
     let mut lines = lines();

@@ -2,6 +2,7 @@
 
 mod here;
 mod pairs;
+mod ways;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -20,6 +20,8 @@ pub(crate) struct PairsReport {
     pub(crate) ports: Vec<String>,
     /// The median time of a put and a get of 8 bytes in nanoseconds, by rank and peer.
     pub(crate) times: Vec<Vec<[u64; 2]>>,
+    /// The reason why a rank's host makes no connection to a peer's, by rank and peer.
+    pub(crate) blocked: Vec<Vec<Option<String>>>,
 }
 
 /// Runs one rank. Rank 0 prints the report.
@@ -55,6 +57,7 @@ fn pairs(job: &Job) -> hydrant::Result<Option<PairsReport>> {
     let mut port = job.port().into_bytes();
     port.resize(PORT, 0);
     ports.put(Rank(0), PORT * own, &port)?;
+    let blocked = super::ways::blocked(job)?;
     job.barrier()?;
     if job.rank() != Rank(0) {
         return Ok(None);
@@ -72,6 +75,7 @@ fn pairs(job: &Job) -> hydrant::Result<Option<PairsReport>> {
         conduit: job.conduit().name.to_owned(),
         ports: all_ports.chunks(PORT).map(port).collect(),
         times: all_times.chunks(2 * ranks).map(row).collect(),
+        blocked,
     }))
 }
 

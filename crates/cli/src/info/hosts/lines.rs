@@ -3,7 +3,7 @@
 use hydrant_report::units;
 
 use super::mend::Defect;
-use super::{HostState, PairState, network};
+use super::{HostState, Joined, PairState, network};
 use crate::info::InfoLine;
 use crate::probe::{HostFacts, PairsReport};
 
@@ -87,7 +87,8 @@ pub(super) fn pair(hosts: &[HostState], state: &PairState) -> InfoLine {
         Err(why) => (false, format!("no network: {why}")),
     };
     match &state.outcome {
-        Ok((by, [[put, get], [put_back, get_back]])) => {
+        Ok(Joined { by, times, .. }) => {
+            let [[put, get], [put_back, get_back]] = times;
             let [put_in_words, get_in_words] = [(put, put_back), (get, get_back)]
                 .map(|(there, back)| units::nanos((*there).max(*back) as f64));
             let value = format!("put {put_in_words}, get {get_in_words} of 8 B by {by}");
@@ -117,6 +118,9 @@ pub(super) fn job(
 ) -> Option<InfoLine> {
     let missing = match hosts.len() - reached.len() {
         0 => String::new(),
+        some if reached.len() == 1 => {
+            format!(", without {some} that did not answer, so nothing between hosts was tried")
+        }
         some => format!(", without {some} that did not answer"),
     };
     let ranks = format!("a rank on each host{missing}");

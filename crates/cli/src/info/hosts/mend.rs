@@ -24,7 +24,7 @@ pub(super) struct Defect {
     pub(super) what: String,
     /// The command or the file that mends it.
     pub(super) remedy: String,
-    /// True if no job runs with it.
+    /// True if no job runs with it, or some jobs fail.
     pub(super) stops_jobs: bool,
 }
 
@@ -46,7 +46,16 @@ pub(super) fn defects(
     defects.extend(differing_builds(hosts));
     for state in pairs {
         let [one, other] = state.pair.map(|host| hosts[host].name.clone());
-        let Err(why) = &state.outcome else { continue };
+        let why = match &state.outcome {
+            Err(why) => why,
+            Ok(joined) => {
+                let ways = [state.pair, [state.pair[1], state.pair[0]]];
+                let blocked = (ways.into_iter().zip(&joined.blocked))
+                    .filter_map(|(way, why)| Some(one_way(hosts, way, why.as_deref()?)));
+                defects.extend(blocked);
+                continue;
+            }
+        };
         let explained = (defects.iter())
             .any(|defect| defect.stops_jobs && (defect.about == one || defect.about == other));
         if !explained {
@@ -92,7 +101,10 @@ fn unreached(remote: &RemoteArgs, host: &str, why: &str) -> Defect {
              another remote shell is named by --rsh or HYDRANT_RSH"
         )
     } else {
-        format!("`{shell} {host} true` must succeed without a question (--rsh, HYDRANT_RSH)")
+        format!(
+            "`{shell} {host} 'exit 0'` must succeed without a question: the remote shell takes a host and a line for sh \
+             (--rsh, HYDRANT_RSH; docs/clusters.md)"
+        )
     };
     Defect {
         about: host.to_owned(),
@@ -125,7 +137,7 @@ fn of_host(name: &str, facts: &HostFacts, hosts: &[HostState], works: bool) -> V
                 "on {name}: apt install libfabric1 (1.17 or newer), or set HYDRANT_OFI_LIBRARY to its path"
             ),
             Ok(_) => format!(
-                "on {name}: the settings HYDRANT_OFI_PROVIDER and HYDRANT_OFI_INTERFACE, and `fi_info`"
+                "correct or unset HYDRANT_OFI_PROVIDER or HYDRANT_OFI_INTERFACE; on {name}: `fi_info` lists the endpoints"
             ),
         };
         add(format!("libfabric cannot be used: {why}"), remedy, !works);
@@ -199,16 +211,41 @@ fn differing_builds(hosts: &[HostState]) -> Option<Defect> {
     })
 }
 
+/// The remedy for a firewall between two hosts.
+fn let_pass(one: &str, other: &str) -> String {
+    format!(
+        "let TCP pass between {one} and {other} on all ports (nft list ruleset; iptables -I INPUT -s ADDRESS -p tcp -j \
+         ACCEPT), or name an interface that does: HYDRANT_OFI_INTERFACE"
+    )
+}
+
+/// The defect of a pair that was joined by connections of one direction only.
+fn one_way(hosts: &[HostState], [from, to]: [usize; 2], why: &str) -> Defect {
+    let [from, to] = [from, to].map(|host| hosts[host].name.as_str());
+    Defect {
+        about: format!("{from}, {to}"),
+        what: format!(
+            "{from} makes no connection to {to}: {why}. Those from {to} joined them here; a job with more ranks may fail"
+        ),
+        remedy: let_pass(from, to),
+        stops_jobs: true,
+    }
+}
+
 /// The defect of two hosts that answered and do not reach each other.
 fn unconnected(hosts: &[HostState], pair: [usize; 2], why: &str) -> Defect {
     let [one, other] = pair.map(|host| hosts[host].name.as_str());
     let remedy = if network::choice(hosts, pair).is_err() {
         "the same libfabric on both (apt install libfabric1), or an RDMA port on each".to_owned()
-    } else if why.contains("get no answer") || why.contains("is refused") {
+    } else if why.contains("HYDRANT_OFI_PROVIDER names") {
+        "unset HYDRANT_OFI_PROVIDER, or name another provider (docs/ofi.md)".to_owned()
+    } else if why.contains("no route") {
         format!(
-            "let TCP pass between {one} and {other} on all ports (nft list ruleset; iptables -I INPUT -s ADDRESS -p tcp -j \
-             ACCEPT), or name an interface that does: HYDRANT_OFI_INTERFACE"
+            "`ip route get ADDRESS` and ping between {one} and {other}; if they find a way: {}",
+            let_pass(one, other)
         )
+    } else if why.contains("firewall") {
+        let_pass(one, other)
     } else {
         format!("ping between {one} and {other}, and the sentence above")
     };

@@ -31,15 +31,33 @@ type Times = [[u64; 2]; 2];
 /// Two hosts, by their indices, and the outcome of their puts and gets.
 struct PairState {
     pair: [usize; 2],
-    outcome: Result<(String, Times), String>,
+    outcome: Result<Joined, String>,
+}
+
+/// Two hosts whose ranks put and got.
+struct Joined {
+    /// The conduit and the ports, for people.
+    by: String,
+    times: Times,
+    /// The reason why the first makes no connection to the second, and the other way round.
+    blocked: [Option<String>; 2],
+}
+
+/// The jobs that can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PossibleJobs {
+    All,
+    /// A job ran, but others may fail.
+    Some,
+    None,
 }
 
 /// The outcome of the check.
 pub(super) struct HostsCheck {
     /// The lines to print.
     pub(super) lines: Vec<InfoLine>,
-    /// True if a job can run on all hosts.
-    pub(super) can_run: bool,
+    /// The jobs that can run on all hosts.
+    pub(super) jobs: PossibleJobs,
 }
 
 /// Asks all hosts.
@@ -60,7 +78,7 @@ pub(super) fn check(remote: &RemoteArgs) -> HostsCheck {
         Some(Ok(report)) => all_pairs
             .map(|[one, other]| PairState {
                 pair: [reached[one], reached[other]],
-                outcome: Ok((joined_by(report, one, other), times(report, one, other))),
+                outcome: Ok(joined(report, one, other)),
             })
             .collect(),
         // A job of two hosts was that of their only pair.
@@ -76,19 +94,24 @@ pub(super) fn check(remote: &RemoteArgs) -> HostsCheck {
                 pair: *pair,
                 outcome: network::choice(&hosts, *pair).and_then(|_| {
                     let report = ask_pairs(remote, &names(pair))?;
-                    Ok((joined_by(&report, 0, 1), times(&report, 0, 1)))
+                    Ok(joined(&report, 0, 1))
                 }),
             })
         }
     };
     let defects = mend::defects(remote, &hosts, &pairs, whole.as_ref());
-    let can_run = matches!(whole, Some(Ok(_))) && reached.len() == hosts.len();
+    let ran = matches!(whole, Some(Ok(_))) && reached.len() == hosts.len();
+    let jobs = match defects.iter().any(|defect| defect.stops_jobs) {
+        _ if !ran => PossibleJobs::None,
+        true => PossibleJobs::Some,
+        false => PossibleJobs::All,
+    };
     let mut lines = lines::single_hosts(&hosts);
     lines.extend(pairs.iter().map(|pair| lines::pair(&hosts, pair)));
     let is_explained = pairs.iter().any(|pair| pair.outcome.is_err());
     lines.extend(lines::job(&hosts, &reached, whole.as_ref(), is_explained));
     lines.extend(lines::to_mend(&defects));
-    HostsCheck { lines, can_run }
+    HostsCheck { lines, jobs }
 }
 
 /// Asks each host for its facts.
@@ -121,15 +144,17 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> 
     results
 }
 
-/// Returns the conduit and the ports of two ranks, for people.
-fn joined_by(report: &PairsReport, one: usize, other: usize) -> String {
+/// Returns the part of the report that is about two ranks.
+fn joined(report: &PairsReport, one: usize, other: usize) -> Joined {
     let ports = [one, other].map(|rank| report.ports[rank].as_str());
-    match ports {
+    let by = match ports {
         ["", ""] => report.conduit.clone(),
         [one, other] => format!("{}: {one} and {other}", report.conduit),
+    };
+    let ways = [(one, other), (other, one)];
+    Joined {
+        by,
+        times: ways.map(|(from, to)| report.times[from][to]),
+        blocked: ways.map(|(from, to)| report.blocked[from][to].clone()),
     }
-}
-
-fn times(report: &PairsReport, one: usize, other: usize) -> Times {
-    [report.times[one][other], report.times[other][one]]
 }
