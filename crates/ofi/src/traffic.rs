@@ -257,7 +257,6 @@ impl OfiShared {
                     link.in_flight += 1;
                     self.in_flight.fetch_add(1, Relaxed);
                     link.written = link.written.max(number);
-                    peer.note_spoken(self.now_ms());
                 }
                 PostResult::Busy => return self.peers.list(peer.rank, link),
                 PostResult::Refused(code) => return self.refuse(peer, link, code),

@@ -34,7 +34,7 @@ pub(crate) struct Peer {
     pub(crate) token: AtomicU64,
     /// When the peer was heard last, in milliseconds since the job began.
     heard: AtomicU64,
-    /// When this rank last sent it anything, likewise.
+    /// When this rank last sent it a message, likewise. Accesses do not count: the peer's process does not see them.
     spoken: AtomicU64,
     /// The low half of the token whose writes count: of the session, or of the one that this rank answered last. Written
     /// by the thread that collects.
@@ -52,7 +52,7 @@ impl Peer {
         self.spoken.store(now, Relaxed);
     }
 
-    /// Returns when the peer was heard last, and when it was last sent anything.
+    /// Returns when the peer was heard last, and when it was last sent a message.
     pub(crate) fn times(&self) -> (u64, u64) {
         (self.heard.load(Relaxed), self.spoken.load(Relaxed))
     }
