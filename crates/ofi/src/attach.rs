@@ -29,6 +29,7 @@ use crate::{
     slots::{ArrivalSlots, INLINE, RECEIVES_PER_PEER, SendBuffers, receive_buffers},
     socket_address,
     sockets::{self, ListenerState},
+    strangers,
     table::RegionTable,
 };
 
@@ -74,6 +75,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &OfiOptions) -> Result<Ofi
     let fabric = Fabric::open(offer, ranks, completions)
         .map_err(|error| of_provider(error, &options.provider))?;
     let published = Published::new(&fabric)?;
+    admit_hosts(&fabric, &published.name, &all);
     let all = published.exchange(bootstrap)?;
     let registration = RegistrationCaps {
         page: PAGE,
@@ -223,7 +225,7 @@ impl Published {
     fn new(fabric: &Fabric) -> Result<Self, Error> {
         let [register, deregister] = costs(fabric)?;
         // Providers over TCP only note a region.
-        let pins = !fabric.offer().provider().starts_with("tcp");
+        let pins = !fabric.is_over_tcp();
         Ok(Self {
             name: fabric.name()?,
             host: format!("{:?}", hydrant_launch::host_id()),
@@ -292,6 +294,18 @@ impl Published {
             host_ranks: host_ranks.max(1),
             registration,
         })
+    }
+}
+
+/// Keeps connections from hosts without a rank away. Ranks connect from the addresses that they announced.
+fn admit_hosts(fabric: &Fabric, name: &[u8], all: &[Announcement]) {
+    let own = socket_address::parse(name).filter(|_| fabric.is_over_tcp());
+    let Some(own) = own else {
+        return;
+    };
+    let addresses = all.iter().flat_map(|rank| &rank.addresses);
+    if let Err(cause) = strangers::admit_only(own, &addresses.copied().collect()) {
+        tracing::debug!(%cause, "connections from any host are accepted");
     }
 }
 

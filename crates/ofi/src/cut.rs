@@ -16,8 +16,7 @@ const LAST_LOOKS: u32 = 4;
 impl OfiShared {
     /// Returns this rank's address if the provider is TCP.
     pub(crate) fn own_address(&self) -> Option<SocketAddr> {
-        let over_tcp = self.fabric.offer().provider().starts_with("tcp");
-        socket_address::parse(self.peers.name(self.rank)).filter(|_| over_tcp)
+        socket_address::parse(self.peers.name(self.rank)).filter(|_| self.fabric.is_over_tcp())
     }
 
     /// Ends the links to peers and their connections. Waits until the provider has seen that, so that nothing that they

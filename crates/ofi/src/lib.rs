@@ -15,7 +15,8 @@
 //! - `shared` composes all of these. `traffic` posts, `handshake` begins and resumes sessions, `fence` waits for peers,
 //!   `cut` ends what lost peers still write.
 //! - `collect` reads the completion queue into `arrivals`; `inbox` delivers them.
-//! - `control` is the thread that makes sessions and watches peers. `inherited` keeps children from holding sockets.
+//! - `control` is the thread that makes sessions and watches peers. `inherited` keeps children from holding sockets, and
+//!   `strangers` keeps connections of strangers away.
 //! - `conduit` is the type that users of the crate hold. `bare` is the network without it, for benchmarks.
 //!
 //! # What libfabric does not promise
@@ -65,6 +66,7 @@ mod shared;
 mod slots;
 mod socket_address;
 mod sockets;
+mod strangers;
 mod table;
 mod traffic;
 

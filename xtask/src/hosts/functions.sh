@@ -207,6 +207,13 @@ attack() {
 	"$xtask" hosts "$@" || exit
 }
 
+# attack_from HOST KIND SECONDS TARGETS...: the same by a process of this host.
+attack_from() {
+	host=$1
+	shift
+	ip netns exec $host "$xtask" hosts "$@" || exit
+}
+
 # The addresses at which ranks of a host listen, if the host has the second address: of all its ranks.
 ports() {
 	ip netns exec $1 ss -Htln | awk '{ print $4 }' | sed "s/^[^:]*:/$2:/; s/^\\[::\\]:/$2:/" | sort -u

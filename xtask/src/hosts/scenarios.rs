@@ -125,7 +125,14 @@ pub(super) const ALL: &[Scenario] = &[
         "stranger at the ranks' ports",
         2,
         "hosts a b; begin a,b $until_enough --seed $run; \
-         attack intrude 2 $(ports a 10.9.0.1) $(ports b 10.9.0.2); enough; end",
+         attack_from a intrude 2 $(ports a 10.9.0.1) $(ports b 10.9.0.2); enough; end",
+        Unharmed,
+    ),
+    short(
+        "stranger on another host",
+        1,
+        "hosts a b; begin a,b $until_enough --seed $run; \
+         \"$xtask\" hosts intrude 2 $(ports a 10.9.0.1) $(ports b 10.9.0.2) && exit; enough; end",
         Unharmed,
     ),
     short(

@@ -18,11 +18,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use self::silence::{PROBE, ProbeTurn};
 use crate::{
     commands::LinkCommand, inherited::ProviderSockets, message::ControlKind, peers::Phase,
-    shared::OfiShared, socket_address, sockets,
+    shared::OfiShared, socket_address, sockets, strangers::SilentConnections,
 };
 
 /// The longest sleep of the thread while others look after arrivals.
 const TICK: Duration = Duration::from_millis(50);
+/// The time between two looks for connections that have sent nothing. A connection may be silent for twice as long.
+const LISTEN: Duration = Duration::from_secs(3);
 /// The steps in a row that may go without sleep, because the provider has something to do. A provider that connects
 /// says so all the time.
 const RESTLESS: u32 = 4096;
@@ -44,6 +46,8 @@ pub(crate) fn start(shared: Arc<OfiShared>) -> Result<JoinHandle<()>, Error> {
             let now = Instant::now();
             let mut control = LinkControl {
                 sockets: own.map(|own| ProviderSockets::new(own, shared.peers.addresses())),
+                silent: own.map(SilentConnections::of),
+                next_listen: now + LISTEN,
                 unmarked: own.is_some(),
                 silent_turn: ProbeTurn::default(),
                 down_turn: ProbeTurn::default(),
@@ -68,6 +72,9 @@ struct LinkControl {
     shared: Arc<OfiShared>,
     /// The sockets of the provider, if it is TCP.
     sockets: Option<ProviderSockets>,
+    /// Connections of strangers, if the provider is TCP, and the time of the next look for them.
+    silent: Option<SilentConnections>,
+    next_listen: Instant,
     /// True if sockets may have been opened that are not marked.
     unmarked: bool,
     /// The turns of the peers to be probed: of those that are silent, and of those whose link is down.
@@ -110,6 +117,7 @@ impl LinkControl {
         let now = Instant::now();
         self.forgive_silence(now);
         self.mark_sockets(now);
+        self.end_silent_connections(now);
         let next = self.attend_links(now);
         self.check_peers(now);
         let attended = self.look_after_arrivals();
@@ -160,6 +168,14 @@ impl LinkControl {
             self.unmarked = false;
             self.next_mark = now + TICK;
             sockets.mark();
+        }
+    }
+
+    /// Ends connections that somebody opened and does not use. Each would hold a descriptor.
+    fn end_silent_connections(&mut self, now: Instant) {
+        if let Some(silent) = self.silent.as_mut().filter(|_| now >= self.next_listen) {
+            self.next_listen = now + LISTEN;
+            silent.end();
         }
     }
 

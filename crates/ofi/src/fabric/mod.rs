@@ -140,6 +140,11 @@ impl Fabric {
         &self.offer
     }
 
+    /// Returns true if the provider's connections are those of TCP.
+    pub(crate) fn is_over_tcp(&self) -> bool {
+        self.offer.provider().starts_with("tcp")
+    }
+
     /// Returns true if remote addresses are the owner's. Otherwise they are offsets into the region.
     #[inline]
     pub(crate) fn by_address(&self) -> bool {
