@@ -88,6 +88,7 @@ impl Collector {
                 && (arrival.data >> 32) as u32 == peer.epoch.load(Acquire)
             {
                 peer.counts.note_write();
+                peer.note_heard(shared.now_ms());
             }
             return;
         };
@@ -119,12 +120,19 @@ impl Collector {
         let link = &mut *guard;
         link.in_flight -= 1;
         if error == 0 {
+            peer.note_heard(shared.now_ms());
+        }
+        let is_done = || record.piece() == record.len || shared.accesses.end_piece(index);
+        if error == 0 && is_done() {
             shared.accesses.give_back(index);
             self.ended.push((record.ticket, Ok(())));
         } else if link.phase == Phase::Ended || link.is_closing {
             shared.accesses.give_back(index);
             self.ended
                 .push((record.ticket, Err(Error::PeerLost(peer.rank))));
+        } else if error == 0 {
+            // The next piece comes before later accesses.
+            link.queue.push_front(index);
         } else {
             link.unknown.push(index);
             shared.break_link(peer, link);

@@ -287,7 +287,11 @@ impl OfiShared {
         for index in unknown {
             let record = *self.accesses.record(index);
             if record.direction == AccessDirection::Write && record.number <= there.writes {
-                self.finish(index, Ok(()));
+                if self.accesses.end_piece(index) {
+                    self.finish(index, Ok(()));
+                } else {
+                    link.queue.push_back(index);
+                }
             } else {
                 self.ask_about(peer, link, index);
             }

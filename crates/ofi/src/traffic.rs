@@ -278,7 +278,7 @@ impl OfiShared {
         let epoch = token & u64::from(u32::MAX);
         let local = LocalBuffer {
             addr: ptr::with_exposed_provenance_mut(record.local),
-            len: record.len,
+            len: record.piece(),
             descriptor: record.descriptor(),
         };
         let key = if self.fabric.chooses_keys() {

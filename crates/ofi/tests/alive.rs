@@ -3,21 +3,57 @@
 #![allow(unsafe_code)] // registers and accesses memory
 
 use std::{
+    ptr,
     sync::{Barrier, Mutex},
     time::{Duration, Instant},
 };
 
 use hydrant_conduit::{
-    Access, Conduit, Local, Permission, Posted, Rank, Remote, Standing, Window, conformance::Log,
+    Access, Conduit, Local, Permission, Posted, Rank, Remote, Standing, conformance::Log,
 };
 use hydrant_ofi::{OfiOptions, attach, endpoints};
 use hydrant_testing::ranks;
 
 const PATIENCE: Duration = Duration::from_secs(1);
-const LEN: usize = 8 << 10;
+/// The bytes of an access, and those of one that takes longer than that.
+const SHORT: usize = 8 << 10;
+const LONG: usize = 4 << 30;
+/// The bytes of memory behind it.
+const MEMORY: usize = 16 << 20;
+
+/// Addresses behind which the same memory lies again and again.
+struct Repeated(*mut u8, usize);
+
+impl Repeated {
+    fn new(len: usize) -> Self {
+        let (shared, all) = (libc::MAP_SHARED, libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: a new file without a name.
+        let file = unsafe { libc::memfd_create(c"repeated".as_ptr(), 0) };
+        // SAFETY: the file was just made.
+        assert_eq!(unsafe { libc::ftruncate(file, MEMORY as libc::off_t) }, 0);
+        // SAFETY: a new mapping, at an address that is free.
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, all, shared, file, 0) };
+        for at in (0..len).step_by(MEMORY) {
+            let (place, part) = (start.wrapping_byte_add(at), MEMORY.min(len - at));
+            // SAFETY: the place is in the mapping above, which nobody uses yet.
+            let mapped = unsafe { libc::mmap(place, part, all, shared | libc::MAP_FIXED, file, 0) };
+            assert_eq!(mapped, place);
+        }
+        // SAFETY: the file is this function's, and the mappings keep it.
+        unsafe { libc::close(file) };
+        Self(start.cast(), len)
+    }
+}
+
+impl Drop for Repeated {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own.
+        unsafe { libc::munmap(self.0.cast(), self.1) };
+    }
+}
 
 /// One rank accesses the other's memory for longer than ranks may be silent, and sends no message. The other only polls.
-fn access_for_long(access: fn(Rank, Remote, Local, usize) -> Access) {
+fn access_for_long(len: usize, access: fn(Rank, Remote, Local, usize) -> Access) {
     let options = OfiOptions {
         segment: 1 << 20,
         extents: 64,
@@ -35,12 +71,13 @@ fn access_for_long(access: fn(Rank, Remote, Local, usize) -> Access) {
     }
     let (told, meet) = (Mutex::new(None), Barrier::new(2));
     ranks::joined(2, |mut bootstrap| {
-        let window = Window::private(LEN);
+        // It outlives the conduit.
+        let memory = Repeated::new(len);
         let conduit = attach(&mut bootstrap, &options).expect("a provider of libfabric");
         let conduit: &dyn Conduit = &conduit;
-        let addr = window.as_ptr();
-        // SAFETY: 1. The window outlives the key. 2. Only the other rank stores to it.
-        let key = unsafe { conduit.register(addr, LEN, Permission::ReadWrite) }.expect("a key");
+        let addr = memory.0;
+        // SAFETY: 1. The memory outlives the key. 2. Only the other rank stores to it.
+        let key = unsafe { conduit.register(addr, len, Permission::ReadWrite) }.expect("a key");
         let offset = addr.addr() as u64;
         let (me, other) = (conduit.rank(), Rank(1 - conduit.rank().0));
         if me == Rank(0) {
@@ -54,7 +91,7 @@ fn access_for_long(access: fn(Rank, Remote, Local, usize) -> Access) {
                 conduit.poll(log);
             } else {
                 let there = told.lock().expect("no panic").expect("it was told");
-                let posted = access(other, there, Local { addr, key }, LEN);
+                let posted = access(other, there, Local { addr, key }, len);
                 // SAFETY: 1. The memory waits until the operation has ended. 2. The other rank lent the memory.
                 let posted = unsafe { conduit.post(&posted) }.expect("the other rank is there");
                 if let Posted::Pending(ticket) = posted {
@@ -71,10 +108,20 @@ fn access_for_long(access: fn(Rank, Remote, Local, usize) -> Access) {
 
 #[test]
 fn a_rank_that_only_puts_is_not_lost() {
-    access_for_long(Access::put);
+    access_for_long(SHORT, Access::put);
 }
 
 #[test]
 fn a_rank_that_only_gets_is_not_lost() {
-    access_for_long(Access::get);
+    access_for_long(SHORT, Access::get);
+}
+
+#[test]
+fn a_rank_whose_put_takes_long_is_not_lost() {
+    access_for_long(LONG, Access::put);
+}
+
+#[test]
+fn a_rank_whose_get_takes_long_is_not_lost() {
+    access_for_long(LONG, Access::get);
 }

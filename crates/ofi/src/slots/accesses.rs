@@ -12,6 +12,10 @@ use crate::context::{OperationContext, PostedKind};
 /// Most bytes of a write whose data is copied when it is posted.
 pub(crate) const INLINE: usize = 256;
 
+/// Most bytes of an access that are with the provider at once. A connection is ordered, so nothing else arrives
+/// meanwhile. A slow network still carries a piece in less time than ranks may be silent.
+const PIECE: usize = 16 << 20;
+
 /// Records of a chunk.
 const CHUNK: usize = 64;
 /// Most chunks.
@@ -34,6 +38,7 @@ pub(crate) struct AccessRecord {
     pub(crate) direction: AccessDirection,
     /// The local memory. For a write whose data was copied, the copy.
     pub(crate) local: usize,
+    /// The bytes that are not accessed yet.
     pub(crate) len: usize,
     /// The descriptor of the local memory's registration, as an address.
     pub(crate) descriptor: usize,
@@ -59,6 +64,12 @@ impl AccessRecord {
         number: 0,
         retries: 0,
     };
+
+    /// Returns the bytes that are posted at once.
+    #[inline]
+    pub(crate) fn piece(&self) -> usize {
+        self.len.min(PIECE)
+    }
 
     /// Returns the descriptor for the library.
     pub(crate) fn descriptor(&self) -> *mut c_void {
@@ -127,6 +138,17 @@ impl AccessPool {
     /// Returns the record of an access.
     pub(crate) fn record(&self, index: u32) -> MutexGuard<'_, AccessRecord> {
         self.entry(index).record.lock()
+    }
+
+    /// Notes that a piece of an access has ended well. Returns true if that was the last.
+    pub(crate) fn end_piece(&self, index: u32) -> bool {
+        let mut record = self.record(index);
+        let piece = record.piece();
+        record.local += piece;
+        record.addr += piece as u64;
+        record.len -= piece;
+        record.retries = 0;
+        record.len == 0
     }
 
     /// Returns the context for the library.
