@@ -16,6 +16,7 @@ mod caps;
 mod clock;
 mod command_queue;
 mod contract;
+pub mod descriptors;
 mod error;
 pub mod fork;
 mod forward;

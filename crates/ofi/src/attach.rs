@@ -3,13 +3,14 @@
 #![allow(unsafe_code)] // registers memory to measure what that costs
 
 use std::{
+    io,
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use hydrant_conduit::{
-    Caps, Error, Footprint, Permission, Rank, RegistrationCaps, measure,
+    Caps, Error, Footprint, Permission, Rank, RegistrationCaps, descriptors, measure,
     memory::{PAGE, Segment, memlock, pinnable},
 };
 use hydrant_launch::Bootstrap;
@@ -36,6 +37,8 @@ use crate::{
 /// Most accesses with the provider, for one peer and for all. Providers take any number, and 16 KiB of memory for each.
 const PER_PEER: u32 = 64;
 const ALL: u32 = 256;
+/// The descriptors for each peer: either rank may have made a connection.
+const CONNECTIONS: u64 = 2;
 /// The most buffers for messages. They are made when needed.
 const SENDS: usize = 1 << 16;
 
@@ -50,6 +53,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &OfiOptions) -> Result<Ofi
     let lists: Vec<&[Candidate]> = all.iter().map(|it| &it.candidates[..]).collect();
     let candidate = choice::common(&lists).map_err(Error::Unreachable)?;
     let (rank, ranks) = (bootstrap.rank(), bootstrap.size());
+    descriptors::allow(u64::from(ranks) - 1, CONNECTIONS);
     let secret = bootstrap.secret().map_err(unreachable)?;
     let secret = *secret.first_chunk().unwrap_or(&[0; 16]);
     let mut offers: Vec<Offer> = (usable?.into_iter())
@@ -357,6 +361,7 @@ fn unreached(shared: &OfiShared, rank: Rank, waited: Duration, interfaces: &str)
         return Error::Unreachable(format!("rank {rank} did not answer within {waited:.1} s"));
     };
     let cause = match sockets::probe(address, Duration::from_secs(1)) {
+        ListenerState::NoDescriptor => return no_descriptors(),
         ListenerState::Gone | ListenerState::Silent if address.ip().is_loopback() => {
             "only its own host reaches that address, and it announced no other: its interfaces \
              are down, or HYDRANT_OFI_INTERFACE there excludes them"
@@ -377,6 +382,11 @@ fn unreached(shared: &OfiShared, rank: Rank, waited: Duration, interfaces: &str)
         "rank {rank} at {address} was not reached within {waited:.1} s: {cause}; {interfaces} \
          (HYDRANT_OFI_INTERFACE names the interface to use)"
     ))
+}
+
+fn no_descriptors() -> Error {
+    let cause = io::Error::from_raw_os_error(libc::EMFILE);
+    Error::system("connecting to another rank", cause)
 }
 
 fn unreachable(cause: hydrant_launch::Error) -> Error {

@@ -18,7 +18,11 @@ use rustix::{
         Shutdown, SocketAddrAny, SocketType, connect_unspec, getpeername, getsockname, shutdown,
         sockopt::socket_type,
     },
+    process::{Resource, getrlimit},
 };
+
+/// Descriptors from this number on are not looked for where their list cannot be read.
+const MOST_DESCRIPTORS: u64 = 1 << 20;
 
 /// Ends the connections between this rank's endpoint at `own` and the endpoint at `peer`: those that this process made,
 /// and those from the peer's host that it accepted. Connections of other ranks on that host may be among the latter.
@@ -36,15 +40,15 @@ pub(crate) fn end_connections(own: SocketAddr, peer: SocketAddr) {
         if !is_between(found) {
             continue;
         }
-        // The number may have a new owner by now. A copy of the descriptor stays what it is.
-        let Ok(socket) = fcntl_dupfd_cloexec(found, 0) else {
-            continue;
-        };
-        if is_between(socket.as_fd()) {
+        // The number may have a new owner by now. A copy of the descriptor stays what it is. Without room for a copy, the
+        // connection must end all the same.
+        let copy = fcntl_dupfd_cloexec(found, 0).ok();
+        let socket = copy.as_ref().map_or(found, AsFd::as_fd);
+        if is_between(socket) {
             // A socket that is only shut down still hands out what it holds.
-            let _ = connect_unspec(&socket);
+            let _ = connect_unspec(socket);
             // Now the provider sees the end of the connection.
-            let _ = shutdown(&socket, Shutdown::Both);
+            let _ = shutdown(socket, Shutdown::Both);
         }
     }
 }
@@ -65,10 +69,11 @@ pub(crate) fn addresses(socket: BorrowedFd<'_>) -> [Option<SocketAddr>; 2] {
     [local, remote]
 }
 
-/// Returns the open descriptors of this process.
+/// Returns the open descriptors of this process. Without a free one to read their list, these are all that it may have.
 pub(crate) fn descriptors() -> Vec<RawFd> {
     let Ok(folder) = std::fs::read_dir("/proc/self/fd") else {
-        return Vec::new();
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        return (0..limit.min(MOST_DESCRIPTORS) as RawFd).collect();
     };
     let name =
         |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
@@ -88,6 +93,8 @@ pub(crate) enum ListenerState {
     Gone,
     /// There was no answer.
     Silent,
+    /// This process has no descriptor left to ask with.
+    NoDescriptor,
     /// The system has no way to the host: no route, or nobody answers on its network.
     NoRoute,
 }
@@ -97,6 +104,9 @@ pub(crate) fn probe(address: SocketAddr, patience: Duration) -> ListenerState {
     match TcpStream::connect_timeout(&address, patience) {
         Ok(_) => ListenerState::Alive,
         Err(cause) if cause.kind() == io::ErrorKind::ConnectionRefused => ListenerState::Gone,
+        Err(cause) if matches!(cause.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            ListenerState::NoDescriptor
+        }
         Err(cause) => match cause.kind() {
             io::ErrorKind::HostUnreachable
             | io::ErrorKind::NetworkUnreachable
@@ -105,5 +115,52 @@ pub(crate) fn probe(address: SocketAddr, patience: Duration) -> ListenerState {
             | io::ErrorKind::InvalidInput => ListenerState::NoRoute,
             _ => ListenerState::Silent,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Read, net::TcpListener};
+
+    use rustix::process::{Rlimit, setrlimit};
+
+    use super::*;
+
+    /// The limit of descriptors is the process's, so this runs in a child.
+    #[test]
+    fn connections_are_ended_without_a_free_descriptor() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let peer = listener.local_addr().expect("an address");
+        let stream = TcpStream::connect(peer).expect("a connection");
+        let own = stream.local_addr().expect("an address");
+        let (mut accepted, _) = listener.accept().expect("accepted");
+        // SAFETY: the child makes system calls and ends. No other thread of it exists.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let limit = getrlimit(Resource::Nofile);
+            let current = Some(64);
+            let lowered = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+            let all: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+            let is_full = lowered.is_ok() && all.len() < 64;
+            let is_out = probe(peer, Duration::from_secs(1)) == ListenerState::NoDescriptor;
+            end_connections(own, peer);
+            let code = i32::from(!(is_full && is_out));
+            // SAFETY: nothing of the child is needed any more.
+            unsafe { libc::_exit(code) };
+        }
+        let mut status = 0;
+        // SAFETY: the status has room.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child had descriptors left");
+        let soon = Some(Duration::from_secs(10));
+        accepted.set_read_timeout(soon).expect("a time");
+        // The connection has ended, although this process has it open, too.
+        let ended = accepted
+            .read(&mut [0])
+            .map_err(|cause| cause.raw_os_error());
+        assert!(
+            matches!(ended, Ok(0) | Err(Some(libc::ECONNRESET))),
+            "{ended:?}"
+        );
     }
 }

@@ -4,7 +4,7 @@
 
 use std::{
     ptr,
-    sync::{Barrier, Mutex},
+    sync::{Barrier, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -21,18 +21,23 @@ const LONG: usize = 4 << 30;
 /// The bytes of memory behind it.
 const MEMORY: usize = 16 << 20;
 
+/// Held by the test that runs. Those that map much memory hold each other up.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Addresses behind which the same memory lies again and again.
 struct Repeated(*mut u8, usize);
 
 impl Repeated {
     fn new(len: usize) -> Self {
-        let (shared, all) = (libc::MAP_SHARED, libc::PROT_READ | libc::PROT_WRITE);
+        // Pages are made now, and not while ranks wait for each other.
+        let shared = libc::MAP_SHARED | libc::MAP_POPULATE;
+        let all = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new file without a name.
         let file = unsafe { libc::memfd_create(c"repeated".as_ptr(), 0) };
         // SAFETY: the file was just made.
         assert_eq!(unsafe { libc::ftruncate(file, MEMORY as libc::off_t) }, 0);
         // SAFETY: a new mapping, at an address that is free.
-        let start = unsafe { libc::mmap(ptr::null_mut(), len, all, shared, file, 0) };
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, all, libc::MAP_SHARED, file, 0) };
         for at in (0..len).step_by(MEMORY) {
             let (place, part) = (start.wrapping_byte_add(at), MEMORY.min(len - at));
             // SAFETY: the place is in the mapping above, which nobody uses yet.
@@ -69,6 +74,7 @@ fn access_for_long(len: usize, access: fn(Rank, Remote, Local, usize) -> Access)
         );
         return;
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (told, meet) = (Mutex::new(None), Barrier::new(2));
     ranks::joined(2, |mut bootstrap| {
         // It outlives the conduit.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use hydrant_conduit::{Error, Rank};
+use hydrant_conduit::{Error, Rank, descriptors};
 use hydrant_launch::{Bootstrap, Site};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -16,7 +16,6 @@ use crate::{
     Smp,
     areas::Areas,
     calls::Invitation,
-    descriptors::{self, WATCHED},
     foreign::Foreign,
     layout::{Extra, FileShape, MAGIC, header},
     mapping::{self, SharedMapping},
@@ -24,6 +23,9 @@ use crate::{
     ring::MAX_PAYLOAD,
     shared::SharedState,
 };
+
+/// Descriptors for each peer: one to watch its process.
+const WATCHED: u64 = 1;
 
 /// The settings of the conduit.
 #[derive(Debug, Clone)]

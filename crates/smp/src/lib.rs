@@ -31,7 +31,6 @@ mod calls;
 #[cfg(not(loom))]
 mod conduit;
 #[cfg(not(loom))]
-mod descriptors;
 mod extents;
 mod file_size;
 #[cfg(not(loom))]

@@ -18,6 +18,9 @@ pub(crate) enum SoakedConduit {
     Sim,
     /// TCP by libfabric, on one host.
     Ofi,
+    /// The same between two pretended hosts.
+    #[value(name = "mixed+ofi")]
+    MixedOfi,
     /// Soft-RoCE, in a virtual machine.
     Verbs,
 }
@@ -52,7 +55,10 @@ impl SoakedConduit {
         let has_libfabric = Tool::Libfabric.is_here();
         Self::all()
             .into_iter()
-            .filter(|kind| *kind != Self::Verbs && (*kind != Self::Ofi || has_libfabric))
+            .filter(|kind| match kind {
+                Self::Ofi | Self::MixedOfi => has_libfabric,
+                kind => *kind != Self::Verbs,
+            })
             .collect()
     }
 
@@ -63,6 +69,7 @@ impl SoakedConduit {
             Self::Mixed => "mixed",
             Self::Sim => "sim",
             Self::Ofi => "ofi",
+            Self::MixedOfi => "mixed+ofi",
             Self::Verbs => "verbs",
         }
     }
@@ -85,11 +92,18 @@ impl SoakedConduit {
             Self::Pinned | Self::Ofi | Self::Verbs => {
                 vec![("HYDRANT_CONDUIT", self.name().to_owned())]
             }
-            Self::Mixed => vec![
-                ("HYDRANT_CONDUIT", "auto".to_owned()),
-                ("HYDRANT_PRETEND_HOSTS", "2".to_owned()),
-                ("HYDRANT_INTER_NODE", "smp+pin".to_owned()),
-            ],
+            Self::Mixed | Self::MixedOfi => {
+                let between = if self == Self::Mixed {
+                    Self::Pinned
+                } else {
+                    Self::Ofi
+                };
+                vec![
+                    ("HYDRANT_CONDUIT", "auto".to_owned()),
+                    ("HYDRANT_PRETEND_HOSTS", "2".to_owned()),
+                    ("HYDRANT_INTER_NODE", between.name().to_owned()),
+                ]
+            }
             Self::Sim => {
                 let profile = PROFILES[seed as usize / self.strategies().len() % PROFILES.len()];
                 vec![("HYDRANT_CONDUIT", format!("sim:{profile}"))]

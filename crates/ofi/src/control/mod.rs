@@ -58,6 +58,7 @@ pub(crate) fn start(shared: Arc<OfiShared>) -> Result<JoinHandle<()>, Error> {
                 last_step: now,
                 last_check: now,
                 next_probe: now + PROBE,
+                is_warned: false,
                 restless: 0,
                 attention: 0,
                 farewell: FAREWELL,
@@ -91,6 +92,8 @@ struct LinkControl {
     /// When peers were last checked.
     last_check: Instant,
     next_probe: Instant,
+    /// True once it was said that this process has no descriptor left.
+    is_warned: bool,
     /// Steps in a row after which the provider let this thread not sleep.
     restless: u32,
     /// The number of polls and sleeps at the last look.

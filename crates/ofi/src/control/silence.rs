@@ -107,18 +107,29 @@ impl LinkControl {
         for rank in suspects {
             turn.0 = rank;
             let peer = shared.peers.known(rank.0);
-            if peer.is_some_and(|peer| listener(&shared, peer) == ListenerState::Gone) {
-                self.lose(
+            match peer.map(|peer| listener(&shared, peer)) {
+                Some(ListenerState::Gone) => self.lose(
                     rank,
                     "nothing listens at its address any more",
                     ControlKind::Lost,
-                );
+                ),
+                Some(ListenerState::NoDescriptor) => self.warn_of_descriptors(),
+                _ => {}
             }
             if begun.elapsed() >= PROBE {
                 break;
             }
         }
         turn
+    }
+
+    /// Says once that this process can make no connection.
+    fn warn_of_descriptors(&mut self) {
+        if !std::mem::replace(&mut self.is_warned, true) {
+            let what =
+                "no descriptor is left to reach other ranks: raise RLIMIT_NOFILE (ulimit -n)";
+            tracing::warn!("{what}");
+        }
     }
 
     /// Makes sure that the next rank of the ring is watched, so that some rank sees each death.

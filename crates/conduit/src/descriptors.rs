@@ -8,14 +8,12 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors for each peer: one to watch its process.
-pub(crate) const WATCHED: u64 = 1;
 /// An estimate of the descriptors of the rank itself and of its program.
 const OWN: u64 = 128;
 
 /// Raises this process's limit to at least `each` descriptors for each of `peers` peers, as far as
 /// the hard limit allows.
-pub(crate) fn allow(peers: u64, each: u64) {
+pub fn allow(peers: u64, each: u64) {
     let limit = getrlimit(Resource::Nofile);
     let wanted = OWN + peers * each;
     let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= wanted);
