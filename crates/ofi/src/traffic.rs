@@ -7,7 +7,7 @@ use std::{
     sync::atomic::Ordering::{Acquire, Relaxed},
 };
 
-use hydrant_conduit::{Error, Message, Rank, Sent};
+use hydrant_conduit::{Error, Message, Rank, Sent, Standing};
 
 use crate::{
     commands::LinkCommand,
@@ -228,9 +228,13 @@ impl OfiShared {
         Ok(())
     }
 
-    /// Posts the queued accesses, as far as the provider takes them.
+    /// Posts the queued accesses, as far as the provider takes them. A rank that has left posts none: peers that got its
+    /// leave take their memory back, and do not wait for it.
     #[inline]
     pub(crate) fn post_accesses(&self, peer: &Peer, link: &mut Link) {
+        if self.peers.standings.of(self.rank) != Standing::Present {
+            return self.drop_accesses(link);
+        }
         while let Some(index) = link.queue.front().copied() {
             let all = self.in_flight.load(Relaxed);
             if link.in_flight >= self.limits.per_peer || all >= self.limits.all {
@@ -261,6 +265,13 @@ impl OfiShared {
                 PostResult::Busy => return self.peers.list(peer.rank, link),
                 PostResult::Refused(code) => return self.refuse(peer, link, code),
             }
+        }
+    }
+
+    #[cold]
+    fn drop_accesses(&self, link: &mut Link) {
+        for index in link.queue.drain(..) {
+            self.finish(index, Err(Error::PeerLost(self.rank)));
         }
     }
 
