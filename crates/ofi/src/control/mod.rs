@@ -230,7 +230,7 @@ impl LinkControl {
             LinkCommand::Expel(rank) => {
                 self.lose(
                     rank,
-                    "its message breaks the protocol",
+                    "it broke the protocol, or ranks of its host lost it",
                     ControlKind::Expelled,
                 );
             }
