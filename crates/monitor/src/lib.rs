@@ -1,0 +1,55 @@
+//! Tells a rank that its own memory is unmapped, moved or emptied.
+//!
+//! Memory that is kept registered must be taken back when the pages under it change. Nobody patches the
+//! C library for that: the kernel tells, by a `userfaultfd` in write-protect mode with events. Nothing is
+//! write-protected, so nothing faults. Memory is [watched](Monitor::watch) before it is registered.
+//!
+//! # Order
+//!
+//! The thread that changes memory is held by the kernel until the monitor has read the event. Each
+//! [`Listener`] is told [before](Listener::begins) the monitor reads, so that it knows of the change when
+//! `munmap` or `madvise` returns. Two things are otherwise than one expects (Linux 6.1 to 7.2):
+//!
+//! - The event of removed pages (`MADV_DONTNEED`) comes *before* the pages go. A registration made after
+//!   that event may still pin the old pages.
+//! - Another thread can map the address of unmapped memory before the event can be read.
+//!   [`Monitor::is_quiet`] tells, because the kernel counts changes from before they take effect.
+//!
+//! Some changes are silent: guard pages (`MADV_GUARD_INSTALL`), punched holes and truncation of a mapped
+//! file, and `remap_file_pages`.
+//!
+//! # The thread
+//!
+//! One thread of the process reads the events of all subscribers, and never ends: memory that is still
+//! watched would otherwise never be unmapped. It allocates nothing, frees nothing, and takes no lock that
+//! is held while memory is freed. Signals are blocked there. A forked child has no monitor.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use hydrant_monitor::{Change, Listener, Monitor};
+//!
+//! struct Ignore;
+//! impl Listener for Ignore {
+//!     fn begins(&self) {}
+//!     fn cancelled(&self) {}
+//! }
+//!
+//! let monitor = Monitor::of_process()?;
+//! let changes = monitor.subscribe(Arc::new(Ignore))?;
+//! let page = 0x7000_0000_0000; // of a mapping
+//! monitor.watch(page, 4096)?;
+//! // After `munmap`:
+//! assert_eq!(changes.take(), Some(Change::Unmapped { start: page, len: 4096 }));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod change;
+mod error;
+mod ffi;
+mod monitor;
+mod userfault;
+
+pub use change::Change;
+pub use error::{Absent, Cause, Unwatched};
+pub use monitor::{Changes, Listener, Monitor};
+pub use userfault::Source;

@@ -1,0 +1,220 @@
+//! The monitor of a process, its thread and its subscribers.
+
+use std::{
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
+    thread,
+};
+
+use hydrant_conduit::fork::CreatorProcess;
+
+use crate::{
+    Absent, Change, Source, Unwatched,
+    change::ChangeQueue,
+    userfault::{NoChange, Userfault, block_signals},
+};
+
+/// The most subscribers. The list never grows, because that would free memory under its lock.
+const MOST: usize = 256;
+
+static MONITOR: OnceLock<Result<Monitor, Absent>> = OnceLock::new();
+
+/// Called by the monitor's thread. Neither function may allocate, free or take a lock.
+pub trait Listener: Send + Sync {
+    /// A change is about to be heard. The calls that change memory return after this.
+    fn begins(&self);
+
+    /// The change that [began](Self::begins) was none.
+    fn cancelled(&self);
+}
+
+/// The monitor of this process.
+pub struct Monitor {
+    userfault: Userfault,
+    /// The listeners and their queues. Held for a moment only, and never while memory is freed.
+    subscribers: RwLock<Vec<Arc<Subscriber>>>,
+    /// True once the descriptor is gone.
+    ended: AtomicBool,
+    origin: CreatorProcess,
+}
+
+struct Subscriber {
+    listener: Arc<dyn Listener>,
+    queue: ChangeQueue,
+}
+
+/// A subscriber's changes, from [`Monitor::subscribe`] on. Dropping it ends the subscription.
+pub struct Changes {
+    monitor: &'static Monitor,
+    subscriber: Arc<Subscriber>,
+}
+
+impl Monitor {
+    /// Returns the monitor of this process, and starts it at the first call.
+    ///
+    /// # Errors
+    /// [`Absent`] says why there is none. The answer stays the same as long as the process lives.
+    pub fn of_process() -> Result<&'static Self, Absent> {
+        let monitor = MONITOR.get_or_init(|| {
+            Ok(Self {
+                userfault: Userfault::open()?,
+                subscribers: RwLock::new(Vec::with_capacity(MOST)),
+                ended: AtomicBool::new(false),
+                origin: CreatorProcess::here(),
+            })
+        });
+        let monitor = monitor.as_ref().map_err(|absent| *absent)?;
+        monitor.check()?;
+        static STARTED: OnceLock<Result<(), Absent>> = OnceLock::new();
+        STARTED
+            .get_or_init(|| {
+                let started = thread::Builder::new()
+                    .name("hydrant-monitor".to_owned())
+                    .spawn(|| monitor.run());
+                started.map(drop).map_err(|cause| Absent::NoThread {
+                    cause: cause.into(),
+                })
+            })
+            .map(|()| monitor)
+    }
+
+    /// Returns how the kernel was asked.
+    pub fn source(&self) -> Source {
+        self.userfault.source()
+    }
+
+    /// Returns true if mappings of files can be watched, too, and with them initialised statics
+    /// (Linux 6.7).
+    pub fn watches_files(&self) -> bool {
+        self.userfault.watches_files()
+    }
+
+    /// Begins to tell a listener of changes.
+    ///
+    /// # Errors
+    /// [`Absent::TooMany`], [`Absent::Ended`], [`Absent::Forked`].
+    pub fn subscribe(&'static self, listener: Arc<dyn Listener>) -> Result<Changes, Absent> {
+        self.check()?;
+        let subscriber = Arc::new(Subscriber {
+            listener,
+            queue: ChangeQueue::new(),
+        });
+        let new = Arc::clone(&subscriber);
+        {
+            let mut all = self
+                .subscribers
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            if all.len() == MOST {
+                drop(all);
+                return Err(Absent::TooMany(MOST));
+            }
+            all.push(new);
+        }
+        Ok(Changes {
+            monitor: self,
+            subscriber,
+        })
+    }
+
+    /// Watches a range of whole pages, until they are unmapped. Watched memory may be watched again.
+    /// A hole in the range is not watched when it is mapped later.
+    ///
+    /// # Errors
+    /// [`Unwatched`]; then nothing of the range is watched anew.
+    pub fn watch(&self, start: u64, len: u64) -> Result<(), Unwatched> {
+        self.userfault.watch(start, len)
+    }
+
+    /// Returns false if memory of this process changes at this moment, and its listeners may not
+    /// have been told yet. A system call of about 0.1 microseconds.
+    pub fn is_quiet(&self) -> bool {
+        self.userfault.is_quiet()
+    }
+
+    /// # Errors
+    /// [`Absent::Forked`], [`Absent::Ended`].
+    fn check(&self) -> Result<(), Absent> {
+        if !self.origin.is_here() {
+            Err(Absent::Forked)
+        } else if self.ended.load(Acquire) {
+            Err(Absent::Ended)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Hears of changes. This thread ends only if the descriptor does.
+    fn run(&self) {
+        block_signals();
+        // A wait before each event: subscribers are told of a change only if there is one.
+        while self.userfault.wait() && self.hear() {}
+        self.end();
+    }
+
+    /// Hears of one change. Returns false if there will be none any more.
+    fn hear(&self) -> bool {
+        // The lock is held by other threads only while they move a pointer.
+        let all = self
+            .subscribers
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.iter().for_each(|it| it.listener.begins());
+        match self.userfault.read() {
+            Ok(Some(change)) => {
+                all.iter().for_each(|it| it.queue.push(change));
+                true
+            }
+            outcome => {
+                all.iter().for_each(|it| it.listener.cancelled());
+                !matches!(outcome, Err(NoChange::Ended))
+            }
+        }
+    }
+
+    /// Tells all subscribers that nobody hears of changes any more.
+    fn end(&self) {
+        self.ended.store(true, Release);
+        let all = self
+            .subscribers
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        for subscriber in all.iter() {
+            subscriber.listener.begins();
+            subscriber.queue.lose(1);
+        }
+    }
+}
+
+impl Changes {
+    /// Takes the oldest change. All changes that [began](Listener::begins) before the end of a call
+    /// that changed memory can be taken soon after.
+    pub fn take(&self) -> Option<Change> {
+        self.subscriber.queue.take()
+    }
+
+    /// Returns the monitor.
+    pub fn monitor(&self) -> &'static Monitor {
+        self.monitor
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        if !self.monitor.origin.is_here() {
+            // A thread of the parent may have held the lock.
+            return;
+        }
+        let mut all = (self.monitor.subscribers.write()).unwrap_or_else(PoisonError::into_inner);
+        let own = all.iter().position(|it| Arc::ptr_eq(it, &self.subscriber));
+        let gone = own.map(|own| all.swap_remove(own));
+        drop(all);
+        // The subscriber's memory is freed without the lock.
+        drop(gone);
+    }
+}
