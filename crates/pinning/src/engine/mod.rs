@@ -369,6 +369,7 @@ impl Engine {
     /// Tells the hits to ask first or not, and to report their release if an operation waits.
     fn update_hot_flags(&self) {
         let crowded = self.local.is_crowded() || self.initiator.is_crowded();
-        self.hot.set_turned(crowded, self.initiator.asks());
+        let unanswered = self.target.has_unanswered();
+        (self.hot).set_turned(crowded, self.initiator.asks(), unanswered);
     }
 }

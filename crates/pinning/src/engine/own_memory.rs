@@ -164,4 +164,17 @@ impl Engine {
         target.revoke(id, run, cx);
         self.pump(out);
     }
+
+    /// Takes own memory back because it was unmapped, moved or emptied. When this returns, no operation hits it, and the
+    /// messages to peers that reach it are decided. [`Hot::is_unsettled`](crate::Hot::is_unsettled) stays true until
+    /// these peers have answered. Each run has a name of the driver's choice, not in use. `count` is the number of
+    /// [changes](crate::Hot::change_begins) that the engine knows of by this call.
+    pub fn changed(&mut self, runs: &[(u64, Run)], count: u32, out: &mut Decisions) {
+        let (_, target, cx) = &mut self.rooms(out);
+        for (id, run) in runs {
+            target.revoke_changed(*id, *run, cx);
+        }
+        self.pump(out);
+        self.hot.changes_known(count);
+    }
 }

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod answers;
+mod changed;
 mod own;
 mod taken_back;
 mod transfers;

@@ -17,7 +17,10 @@ pub use hit::{Hit, KeptHit};
 use crate::{
     Direction, Geometry,
     announcements::Announcements,
-    sync::{AtomicU8, AtomicU32, Ordering::Relaxed},
+    sync::{
+        AtomicU32,
+        Ordering::{Relaxed, SeqCst},
+    },
     table::BucketTable,
 };
 
@@ -29,13 +32,20 @@ const GROUP: usize = 64;
 pub(crate) const CLASSES: usize = 25;
 
 /// Flag: operations wait for their turn, so hits must not overtake them forever.
-const CROWDED: u8 = 1;
+const CROWDED: u32 = 1;
 /// Flag: an operation must [ask](Hot::ask) before it hits.
-const ASKS: u8 = 2;
+const ASKS: u32 = 2;
 /// Flag: a [comparison of the routes](Hot::request_comparison) is due.
-const DUE: u8 = 4;
+const DUE: u32 = 4;
 /// Flag: misses have [noted](Hot::take_missed) records, so the next operation goes to the engine.
-const MISSED: u8 = 8;
+const MISSED: u32 = 8;
+/// Flag: peers have not answered yet that they forgot own memory that [changed](Hot::change_begins).
+const UNANSWERED: u32 = 16;
+/// One change of own memory that begins. Changes are counted above the flags, because one may begin while
+/// another is made known.
+const CHANGE: u32 = 1 << 8;
+/// The flags that [`Hot::set_turned`] leaves alone, because other threads set them.
+const OTHERS: u32 = !(CROWDED | ASKS | UNANSWERED);
 
 type PeerGroup = Box<[OnceLock<Arc<BucketTable>>]>;
 
@@ -56,8 +66,9 @@ pub struct Hot {
     /// The firehose tables of peers, each added when its peer is first used. This array is all that
     /// is allocated for other peers.
     peers: Box<[OnceLock<PeerGroup>]>,
-    /// The flags that keep operations from the fast path. Each hit reads this one byte.
-    turned: AtomicU8,
+    /// The flags that keep operations from the fast path, and the changes of own memory that the engine does not know
+    /// yet. Each hit reads this one word.
+    turned: AtomicU32,
     /// The classes of lengths that are copied although they would hit: first of puts, then of gets.
     copied: [AtomicU32; 2],
     /// The number of operations to come that go to the engine, hit or not, so that it can time
@@ -95,7 +106,7 @@ impl Hot {
             peers: (0..(ranks as usize).div_ceil(GROUP))
                 .map(|_| OnceLock::new())
                 .collect(),
-            turned: AtomicU8::new(0),
+            turned: AtomicU32::new(0),
             copied: [AtomicU32::new(0), AtomicU32::new(0)],
             asking: AtomicU32::new(0),
         }
@@ -236,13 +247,39 @@ impl Hot {
         self.turned.load(Relaxed) & CROWDED != 0
     }
 
-    pub(crate) fn set_turned(&self, crowded: bool, asks: bool) {
-        let turned = (u8::from(crowded) * CROWDED) | (u8::from(asks) * ASKS);
+    /// Notes that a change of own memory begins: no operation is a hit until the engine [knows](Self::changes_known)
+    /// of it. Costs a locked instruction, and takes no lock.
+    pub fn change_begins(&self) {
+        self.turned.fetch_add(CHANGE, SeqCst);
+    }
+
+    /// Notes that so many changes are known to the engine, or were none.
+    pub fn changes_known(&self, count: u32) {
+        self.turned.fetch_sub(count * CHANGE, SeqCst);
+    }
+
+    /// Returns true if a change of own memory has begun that the engine does not know yet.
+    #[inline(always)]
+    pub fn has_changes(&self) -> bool {
+        self.turned.load(SeqCst) >= CHANGE
+    }
+
+    /// Returns true if a change of own memory is not known to the engine yet, or not to all peers that reach the
+    /// memory.
+    #[inline(always)]
+    pub fn is_unsettled(&self) -> bool {
+        self.turned.load(SeqCst) >= UNANSWERED
+    }
+
+    pub(crate) fn set_turned(&self, crowded: bool, asks: bool, unanswered: bool) {
+        let turned = (u32::from(crowded) * CROWDED)
+            | (u32::from(asks) * ASKS)
+            | (u32::from(unanswered) * UNANSWERED);
         let before = self.turned.load(Relaxed);
-        if before & !(DUE | MISSED) != turned {
-            // A thread may ask for a comparison or miss meanwhile, so their flags are left alone.
-            self.turned.fetch_and(turned | DUE | MISSED, Relaxed);
-            self.turned.fetch_or(turned, Relaxed);
+        if before & !OTHERS != turned {
+            // A thread may ask for a comparison, miss, or change memory meanwhile, so their part is left alone.
+            self.turned.fetch_and(turned | OTHERS, SeqCst);
+            self.turned.fetch_or(turned, SeqCst);
         }
     }
 }

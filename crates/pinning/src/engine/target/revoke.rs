@@ -20,12 +20,60 @@ pub(super) struct Revocation {
     reach: Run,
     /// The peers that have not given back yet.
     waits_for: Vec<u32>,
+    /// The reason of the revocation.
+    cause: RevocationCause,
+}
+
+/// The reason why own memory is taken back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum RevocationCause {
+    /// The driver asked, and waits for the end.
+    Asked,
+    /// The memory has changed.
+    Changed,
 }
 
 impl Target {
     /// Takes own memory back: when [`Action::Revoked`] names `id`, no peer holds a bucket of the
     /// run and none is registered. `id` is the driver's choice, not in use.
     pub(in crate::engine) fn revoke(&mut self, id: u64, run: Run, cx: &mut StepContext<'_>) {
+        self.begin_to_revoke((id, RevocationCause::Asked), run, cx);
+    }
+
+    /// Takes own memory back because it has changed. Nobody hits it from now on.
+    pub(in crate::engine) fn revoke_changed(
+        &mut self,
+        id: u64,
+        run: Run,
+        cx: &mut StepContext<'_>,
+    ) {
+        if !cx.local.touches(run) && !cx.local.is_coming(run) {
+            return;
+        }
+        self.begin_to_revoke((id, RevocationCause::Changed), run, cx);
+        let is_over = |it: &Revocation| it.waits_for.is_empty();
+        if self.revocations.get(&id).is_some_and(is_over)
+            && !cx.local.touches(run)
+            && !cx.local.is_coming(run)
+        {
+            // What is registered from now on is the memory after the change.
+            self.revocations.remove(&id);
+        }
+    }
+
+    /// Returns true if a peer has not answered yet that it forgot changed memory.
+    pub(in crate::engine) fn has_unanswered(&self) -> bool {
+        let waits =
+            |it: &Revocation| it.cause == RevocationCause::Changed && !it.waits_for.is_empty();
+        self.revocations.values().any(waits)
+    }
+
+    fn begin_to_revoke(
+        &mut self,
+        (id, cause): (u64, RevocationCause),
+        run: Run,
+        cx: &mut StepContext<'_>,
+    ) {
         let reach = cx.local.reach(run);
         let waits_for = match cx.local.is_pinned(reach) {
             // All peers know pinned memory, and use it without asking. So each must forget it
@@ -40,6 +88,7 @@ impl Target {
             run,
             reach,
             waits_for,
+            cause,
         };
         self.revocations.insert(id, revocation);
         cx.local.withdraw(run, cx.out);
@@ -104,8 +153,10 @@ impl Target {
         for (id, run) in given_back {
             cx.local.give_up(run, cx.out);
             if !cx.local.is_changing(run) && !cx.local.touches(run) {
-                self.revocations.remove(&id);
-                cx.out.actions.push(Action::Revoked { id });
+                let over = self.revocations.remove(&id);
+                if over.is_some_and(|it| it.cause == RevocationCause::Asked) {
+                    cx.out.actions.push(Action::Revoked { id });
+                }
             }
         }
     }
