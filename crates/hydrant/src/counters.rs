@@ -65,6 +65,8 @@ counters! {
     Registrations registrations,
     /// Deregistrations made.
     Deregistrations deregistrations,
+    /// Changes of own memory that were heard of while memory of the program could stay registered.
+    MemoryChanges memory_changes,
     /// Messages to peers about registration, those with piggybacked data included.
     RegistrationMessages registration_messages,
     /// Times that such a message found no room and waited.

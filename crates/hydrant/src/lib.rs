@@ -127,7 +127,9 @@ pub use rma::{
     Accumulate, AnywhereLoan, Context, GetHandle, IoVector, Level, Operation, PutHandle,
     RawOperation, Scope, Section, Signal, Stride, WhenAll, WhenAny, when_all, when_any,
 };
-pub use settings::{AtomicsKind, ConduitKind, InterNodeKind, MessageProtocol, Settings};
+pub use settings::{
+    AtomicsKind, ConduitKind, InterNodeKind, MessageProtocol, MonitorKind, Settings,
+};
 #[cfg(feature = "foresight")]
 pub use settings::{ForesightPolicy, IdleCores};
 pub use team_rank::TeamRank;

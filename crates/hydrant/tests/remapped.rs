@@ -6,15 +6,17 @@
 
 #[path = "support/kept.rs"]
 mod kept;
+#[path = "support/place.rs"]
+mod place;
 
-use std::{ptr, sync::Mutex};
+use std::sync::Mutex;
 
-use hydrant::{Job, JobBuilder, Result, Strategy};
+use hydrant::{Job, JobBuilder, MonitorKind, Result, Strategy};
 use hydrant_conduit::Conduit;
 use hydrant_launch::{Bootstrap, LocalBootstrap};
 use hydrant_smp::SmpOptions;
 use kept::Kept;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use place::{Place, Renewal};
 
 /// A builder whose two ranks are joined by `smp+pin`, which is said to follow what is mapped or
 /// not.
@@ -39,43 +41,8 @@ fn pinned(strategy: Strategy, kept: &Kept, follows: bool) -> JobBuilder {
         .heap(4 << 20)
         .m(8 << 20)
         .maxvictim(2 << 20)
+        .monitor(MonitorKind::Off)
         .through(join)
-}
-
-/// Pages at one address, whichever they are.
-struct Place {
-    start: *mut u8,
-    len: usize,
-}
-
-impl Place {
-    fn new(len: usize) -> Self {
-        let private = MapFlags::PRIVATE;
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a mapping of its own, at an address of the kernel's choice.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), len, rights, private) };
-        let start = start.expect("memory").cast();
-        Self { start, len }
-    }
-
-    /// Other pages, full of one value, take the place of those that are there.
-    fn renew(&mut self, value: u8) -> &mut [u8] {
-        let fixed = MapFlags::PRIVATE | MapFlags::FIXED;
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: over the own mapping, which nobody has borrowed, and which goes by that.
-        unsafe { mmap_anonymous(self.start.cast(), self.len, rights, fixed) }.expect("memory");
-        // SAFETY: mapped just now, and this borrow of it is the only one.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(self.start, self.len) };
-        bytes.fill(value);
-        bytes
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // SAFETY: the own mapping, which nobody has borrowed.
-        let _ = unsafe { munmap(self.start.cast(), self.len) };
-    }
 }
 
 /// Inline, bounced in either kind of slot, registered, and cut into pieces.
@@ -89,9 +56,10 @@ fn wrong(strategy: Strategy, follows: bool) -> usize {
         let field = job.alloc::<u8>(2 << 20)?;
         let mut wrong = 0;
         for len in LENGTHS {
-            let mut place = Place::new(len.next_multiple_of(4096));
+            let mut place = Place::new(len);
             for round in 1..ROUNDS {
-                let source = &place.renew(round)[3 * (len > 4096) as usize..][..len - 3];
+                let source =
+                    &place.renew(Renewal::Over, round)[3 * (len > 4096) as usize..][..len - 3];
                 field.put(job.right(), 5, source)?;
                 if !follows {
                     assert!(
@@ -104,7 +72,7 @@ fn wrong(strategy: Strategy, follows: bool) -> usize {
                 field.local()?.read(5, &mut there)?;
                 wrong += usize::from(there != vec![round; len - 3]);
                 job.barrier()?;
-                let target = &mut place.renew(100)[..len - 3];
+                let target = &mut place.renew(Renewal::Over, 100)[..len - 3];
                 field.get(job.right(), 5, target)?;
                 wrong += usize::from(target.iter().any(|byte| *byte != round));
                 if !follows {

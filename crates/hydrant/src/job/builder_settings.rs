@@ -7,7 +7,8 @@ use hydrant_smp::Foreign;
 
 use super::JobBuilder;
 use crate::{
-    AtomicsKind, ConduitKind, InterNodeKind, MessageProtocol, Strategy, settings::each_setting,
+    AtomicsKind, ConduitKind, InterNodeKind, MessageProtocol, MonitorKind, Strategy,
+    settings::each_setting,
 };
 #[cfg(feature = "foresight")]
 use crate::{ForesightPolicy, IdleCores};

@@ -43,6 +43,13 @@ pub(crate) trait Operations: Send + Sync {
     /// Sends messages of the [backlog](super::backlog), for which there may be room.
     fn flush(&self);
 
+    /// Makes changes of own memory known to the peers that reach it, and waits for their answers where the caller may
+    /// wait. A message sent before that could tell somebody of memory that peers still know as it was.
+    fn settle(&self);
+
+    /// Makes changes of own memory known without waiting.
+    fn learn_changes(&self);
+
     /// Ends operations with ranks that may have ended. `changes`: how often standings have changed
     /// so far.
     fn handle_ended_peers(&self, changes: u64);

@@ -42,6 +42,8 @@ pub(crate) enum Backlog {
     Onward = 2,
     /// [Tasks](super::spawned) were woken.
     Tasks = 4,
+    /// Changes of own memory are not known to the registration room yet.
+    Changes = 16,
     /// Messages of the registration room, for which there is room, wait to be sent along with
     /// others in the same poll.
     Along = 8,
@@ -136,6 +138,10 @@ impl Progress {
 
     #[cold]
     fn work_off(&self) {
+        if self.has_backlog_of(Backlog::Changes) {
+            self.set_backlog(Backlog::Changes, false);
+            self.tell_operations(|operations| operations.learn_changes());
+        }
         // Before tasks, which are user code.
         self.flush_along();
         // Tasks are not run within another task or a handler.

@@ -89,6 +89,7 @@ use hydrant_conduit::{
     Conduit, Message,
     fork::{CreatorProcess, Presence},
 };
+use hydrant_pinning::Hot;
 use parking_lot::{Condvar, Mutex};
 
 pub(crate) use arrivals::{Operations, Outcome, Route};
@@ -157,6 +158,11 @@ pub(crate) struct Progress {
     asleep: AtomicU32,
     /// Work due at the next poll: bits of [`Backlog`].
     backlog: AtomicU8,
+    /// The part of the engine that counts changes of own memory; set once, where memory of the program may stay
+    /// registered.
+    hot: OnceLock<Arc<Hot>>,
+    /// True once peers reach memory that only the monitor watches. The registration room sets it.
+    lends_watched: AtomicBool,
     /// Messages that handlers sent while the peers had no room.
     onward: Mutex<Onward>,
     /// The job's own tasks.
@@ -243,6 +249,8 @@ impl Progress {
             here: RankHere::new(),
             asleep: AtomicU32::new(0),
             backlog: AtomicU8::new(0),
+            hot: OnceLock::new(),
+            lends_watched: AtomicBool::new(false),
             onward: Mutex::default(),
             spawned: Mutex::default(),
             chains: Mutex::default(),

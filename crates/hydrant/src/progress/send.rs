@@ -1,6 +1,9 @@
 //! Sends messages, and waits until messages were handled.
 
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
 use hydrant_conduit::{Message, Sent};
+use hydrant_pinning::Hot;
 
 use super::{For, On, Progress};
 use crate::{Error, Rank, Result, counters::Count};
@@ -13,11 +16,38 @@ impl Progress {
     /// too long.
     #[inline]
     pub(crate) fn send(&self, rank: Rank, message: &Message<'_>) -> Result<()> {
+        if self.must_settle() {
+            self.settle();
+        }
         match self.conduit.send(rank, message) {
             Ok(Sent::Yes) => Ok(()),
             Ok(Sent::Full) => self.send_with_patience(rank, message),
             Err(cause) => Err(self.why_unsent(cause)),
         }
+    }
+
+    /// Sets the part of the engine that knows of changes of own memory. Called once, where memory of the program may
+    /// stay registered.
+    pub(crate) fn settle_by(&self, hot: Arc<Hot>) {
+        let set = self.hot.set(hot);
+        debug_assert!(set.is_ok(), "changes are counted in two places");
+    }
+
+    /// Notes that peers reach memory of the program that only the monitor watches.
+    pub(crate) fn lends_watched(&self) {
+        self.lends_watched.store(true, Relaxed);
+    }
+
+    /// Returns whether changes of own memory must be [settled](Self::settle) before a message leaves, or may have to be.
+    #[inline]
+    pub(super) fn must_settle(&self) -> bool {
+        self.lends_watched.load(Relaxed) || self.hot.get().is_some_and(|hot| hot.is_unsettled())
+    }
+
+    /// Settles changes of own memory.
+    #[cold]
+    pub(super) fn settle(&self) {
+        self.tell_operations(|operations| operations.settle());
     }
 
     /// Waits until `rank` has handled all messages that this rank sent to it so far.

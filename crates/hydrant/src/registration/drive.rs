@@ -365,16 +365,18 @@ fn judge(registration: &Registration, peer: Rank, message: &EngineMessage) -> Ac
     if !is_offered(registration, peer, message) {
         return AccessVerdict::Refused(Refusal::NotLent);
     }
-    let (lent, geometry) = (&registration.lent, registration.geometry);
-    let lasts = |from, len| {
+    let geometry = registration.geometry;
+    let lasts = |region, from, len| {
         let run = geometry.span(from, len);
-        run.is_ok_and(|run| lent.persistent_until(geometry, run) == run.end())
+        run.is_ok_and(|run| registration.may_stay_registered(region, run))
     };
     let lasts = match message {
         EngineMessage::Move(wanted) => (wanted.needs.iter())
-            .all(|need| lent.persistent_until(geometry, need.run) == need.run.end()),
-        EngineMessage::Pull { from, to, .. } => lasts(*from, bytes_of(to)),
-        EngineMessage::Ahead { from, len, .. } => lasts(*from, *len),
+            .all(|need| registration.may_stay_registered(wanted.region, need.run)),
+        EngineMessage::Pull {
+            region, from, to, ..
+        } => lasts(*region, *from, bytes_of(to)),
+        EngineMessage::Ahead { region, from, len } => lasts(*region, *from, *len),
         _ => true,
     };
     if lasts {

@@ -15,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{
     loan::Lease,
     persistent::{AddressRange, PersistentRanges},
+    watched::Watched,
 };
 use crate::segment::SYSTEM;
 
@@ -30,6 +31,8 @@ pub(super) struct LentMemory {
     /// True if registrations follow the mapping. Then all memory may stay registered.
     follows: bool,
     state: RwLock<LentState>,
+    /// The memory of the program whose changes are heard.
+    pub(super) watched: Watched,
     /// The number of times that memory was withdrawn from peers; counted before the engine revokes
     /// it.
     ends: AtomicU64,
@@ -95,6 +98,7 @@ impl LentMemory {
             anywhere,
             follows,
             state: RwLock::default(),
+            watched: Watched::new(segment),
             ends: AtomicU64::new(0),
         };
         // Hydrant's own part stays as long as the job.

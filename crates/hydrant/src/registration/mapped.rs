@@ -108,6 +108,13 @@ fn refusal(cause: &Error) -> Refusal {
     }
 }
 
+/// Returns the mappings that hold bytes between two addresses, in order: the start and the end of each.
+pub(super) fn mappings(start: u64, end: u64) -> Vec<(u64, u64)> {
+    let all = own_maps().into_iter().map(|it| (it.start, it.end));
+    all.filter(|(from, to)| *from < end && start < *to)
+        .collect()
+}
+
 /// Returns the readable ranges of this process's memory.
 fn own_maps() -> Vec<Stretch> {
     let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();

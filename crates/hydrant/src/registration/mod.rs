@@ -40,6 +40,7 @@
 //! region. So the next buffer at an address is never taken for the previous one.
 
 mod block;
+mod changes;
 mod drive;
 mod foreseen;
 
@@ -52,6 +53,7 @@ mod own;
 mod persistent;
 mod segments;
 mod send;
+mod watched;
 
 use std::{
     sync::{
@@ -63,6 +65,7 @@ use std::{
 
 use hydrant_conduit::{Conduit, Key, Remote, Standing, Ticket};
 use hydrant_launch::Bootstrap;
+use hydrant_monitor::Monitor;
 use hydrant_pinning::{
     Advice, BucketLimits, Direction, Engine, EngineOperation, Geometry, Hit, Hot, Impossible,
     KeptHit, OwnMemory, Strategy, TimedHit, wire::Grant,
@@ -126,6 +129,8 @@ pub(crate) struct Registration {
     inline: usize,
     /// True if own memory must be registered, too.
     registers_own: bool,
+    /// The changes of own memory, where they are heard; set once, when the job is composed.
+    changes: OnceLock<hydrant_monitor::Changes>,
     /// True if there is always room to register an own word.
     reserve: bool,
 }
@@ -142,6 +147,8 @@ pub(crate) struct RegistrationSetup {
     follows: bool,
     inline: usize,
     registers_own: bool,
+    /// The monitor that tells of changes of own memory.
+    monitor: Option<&'static Monitor>,
 }
 
 impl RegistrationSetup {
@@ -164,6 +171,8 @@ impl RegistrationSetup {
         let mut engine = Engine::new(config)?;
         let reserve = words && engine.reserve_for_own();
         let pages = engine.limits().geometry.pages();
+        let follows = registration.follows_mapping && pages == 1;
+        let monitor = changes::monitor(settings, follows, pages)?;
         let base = conduit
             .window(conduit.rank())
             .map(|window| window.as_ptr().addr() as u64)
@@ -174,9 +183,10 @@ impl RegistrationSetup {
             strategy,
             segment: (base, caps.segment as u64),
             anywhere: settings.anywhere,
-            follows: registration.follows_mapping && pages == 1,
+            follows,
             inline: registration.inline,
             registers_own: registration.local,
+            monitor,
         }))
     }
 
@@ -196,7 +206,7 @@ impl Registration {
     ) -> Self {
         let (engine, rank) = (setup.engine, progress.rank);
         let limits = *engine.limits();
-        Self {
+        let registration = Self {
             progress: Arc::clone(progress),
             carrier: OnceLock::new(),
             hot: Arc::clone(engine.hot()),
@@ -217,8 +227,13 @@ impl Registration {
             follows: setup.follows,
             inline: setup.inline,
             registers_own: setup.registers_own,
+            changes: OnceLock::new(),
             reserve: setup.reserve,
+        };
+        if let Some(monitor) = setup.monitor {
+            registration.hear_of_changes(monitor);
         }
+        registration
     }
 
     /// Sets the carrier of the engine's transfers. Called once, when the job is composed.

@@ -14,6 +14,7 @@ mod forms;
 #[cfg(feature = "log")]
 pub(crate) mod log_filter;
 mod messages;
+mod monitor;
 mod size;
 mod table;
 
@@ -30,6 +31,7 @@ pub use conduit::{ConduitKind, InterNodeKind};
 #[cfg(feature = "foresight")]
 pub use foresight::{ForesightPolicy, IdleCores};
 pub use messages::MessageProtocol;
+pub use monitor::MonitorKind;
 pub use size::{format_bytes, parse_bytes};
 pub use table::Settings;
 pub(crate) use table::{each_setting, parse_settings};

@@ -21,7 +21,7 @@ use super::foresight::{ForesightPolicy, IdleCores, IdleCoresForm};
 #[cfg(feature = "log")]
 use super::log_filter::LogFilter;
 use super::{
-    AtomicsKind, ConduitKind, InterNodeKind, MessageProtocol, Origin,
+    AtomicsKind, ConduitKind, InterNodeKind, MessageProtocol, MonitorKind, Origin,
     conduit::Conduits,
     forms::{
         ByteCount, Microseconds, OneOf, OrAuto, Processors, Quantity, Seconds, Switch, Text,
@@ -136,6 +136,12 @@ macro_rules! each_setting {
         OrAuto(Quantity("extents", 1..=MIB));
         "the buffers that a rank may have exposed at once, and on `smp+pin`, `verbs` and `ofi` the extents that it may have registered; `auto` is 4096, on `smp+pin` the kernel's limit, on `verbs` and `ofi` 65536";
         builder extents: usize => Some(extents);
+
+    /// Without one, memory from an allocator of the program's is registered for one operation or copied.
+    "HYDRANT_MONITOR" monitor: MonitorKind = MonitorKind::Auto;
+        OneOf(&MonitorKind::ALL);
+        "the way to hear that own memory is unmapped, moved or emptied, so that it may stay registered: the kernel's `userfaultfd`, or none (`off`); `auto` is the best that the system permits";
+        builder kind: MonitorKind => kind;
 
     "HYDRANT_ATOMICS" atomics: AtomicsKind = AtomicsKind::Auto;
         OneOf(&AtomicsKind::ALL);

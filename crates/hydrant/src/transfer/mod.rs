@@ -133,6 +133,18 @@ impl Operations for Transfer {
         }
     }
 
+    fn settle(&self) {
+        if let Some(registration) = &self.registration {
+            registration.settle();
+        }
+    }
+
+    fn learn_changes(&self) {
+        if let Some(registration) = &self.registration {
+            registration.learn_changes();
+        }
+    }
+
     fn handle_ended_peers(&self, changes: u64) {
         if let Some(registration) = &self.registration {
             registration.handle_ended_peers(changes);

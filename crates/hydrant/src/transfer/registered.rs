@@ -138,6 +138,9 @@ impl Transfer {
             progress.tally.one(Count::Indirect);
             return Ok(BeginOutcome::Done);
         }
+        if registration.is_unsettled() {
+            registration.settle();
+        }
         // From here on a lease is held until the access is over: every path releases it or passes
         // it on.
         let (remote, lease) = registration.address(peer, access.remote, len as u64)?;
@@ -481,6 +484,10 @@ impl Transfer {
         if registration.lasts(local.addr() as u64, len as u64) || copied {
             return side(OwnMemory::Persistent, local, None);
         }
+        let hears = registration.hears_of(local.addr() as u64, len as u64);
+        if hears && (registration.was_used(local.addr() as u64) || self.bounce.get().is_none()) {
+            return side(OwnMemory::Persistent, local, None);
+        }
         if registration.strategy() == Strategy::Auto && registration.copies(direction, len as u64) {
             // The data must not be copied twice.
             return side(OwnMemory::Transient, local, None);
@@ -494,6 +501,7 @@ impl Transfer {
                 }
                 side(OwnMemory::Persistent, slot, Some(bounced))
             }
+            None if hears => side(OwnMemory::Persistent, local, None),
             None => side(OwnMemory::Transient, local, None),
         }
     }

@@ -1,0 +1,204 @@
+//! Changes of own memory: heard from the monitor, and made known to the engine and to peers.
+//!
+//! Memory of the program may stay registered after its use if its changes are heard. The order keeps every use right:
+//!
+//! 1. Memory is watched before it is registered.
+//! 2. The monitor counts a change in the word that each hit reads, before the call that changes memory returns. From then
+//!    on operations go to the engine, until it [knows](hydrant_pinning::Engine::changed) of the change.
+//! 3. An operation with own memory of the program first asks whether a change is under way that is not counted yet.
+//!    Another thread may have unmapped what is mapped there by now. The question costs 0.1 microseconds.
+//! 4. Peers that reach changed memory are told to forget it, and no message leaves until they have answered. So nobody
+//!    is told of the new memory at an address while a peer reaches the old. Where a handler sends, it cannot wait:
+//!    its message follows those that tell peers.
+//!
+//! With one page a bucket, a registration holds only pages that an operation has named. So no registration can hold a
+//! neighbour's page that is about to be removed.
+
+use std::{sync::Arc, thread};
+
+use hydrant_monitor::{Listener, Monitor};
+use hydrant_pinning::{Hot, RegionNumber, Run};
+use smallvec::SmallVec;
+
+use super::{Registration, persistent::AddressRange};
+use crate::{
+    Error, Result, Settings,
+    counters::Count,
+    progress::{self, Backlog, For, On, Progress},
+    settings::MonitorKind,
+};
+
+/// Notes changes as they begin, for one rank.
+struct ChangeNote {
+    hot: Arc<Hot>,
+    progress: Arc<Progress>,
+}
+
+impl Listener for ChangeNote {
+    fn begins(&self) {
+        self.hot.change_begins();
+        self.progress.set_backlog(Backlog::Changes, true);
+    }
+
+    fn cancelled(&self) {
+        self.hot.changes_known(1);
+    }
+}
+
+/// Returns the monitor that tells a rank of changes of its memory. Registrations that follow the mapping need none, and
+/// in buckets of several pages a change of one page concerns others.
+///
+/// # Errors
+/// [`Error::Setting`] if a monitor is asked for that is absent.
+pub(super) fn monitor(
+    settings: &Settings,
+    follows: bool,
+    pages: u64,
+) -> Result<Option<&'static Monitor>> {
+    let is_of_use = !follows && pages == 1 && !settings.conduit.is_virtual();
+    if settings.monitor == MonitorKind::Off || !is_of_use {
+        return Ok(None);
+    }
+    match Monitor::of_process() {
+        Ok(monitor) => Ok(Some(monitor)),
+        Err(why) if settings.monitor == MonitorKind::Auto => {
+            tracing::debug!(%why, "memory of the program is registered for one operation at a time");
+            Ok(None)
+        }
+        Err(why) => Err(Error::Setting {
+            name: "HYDRANT_MONITOR",
+            value: settings.monitor.to_string(),
+            expected: format!("another monitor: {why}"),
+        }),
+    }
+}
+
+impl Registration {
+    /// Begins to hear of changes.
+    pub(super) fn hear_of_changes(&self, monitor: &'static Monitor) {
+        let note = ChangeNote {
+            hot: Arc::clone(&self.hot),
+            progress: Arc::clone(&self.progress),
+        };
+        match monitor.subscribe(Arc::new(note)) {
+            Ok(changes) => {
+                self.progress.settle_by(Arc::clone(&self.hot));
+                _ = self.changes.set(changes);
+            }
+            Err(why) => {
+                tracing::debug!(%why, "memory of the program is registered for one operation at a time");
+            }
+        }
+    }
+
+    /// Returns whether changes of own memory of the program are heard from now on, so that it may stay registered. The
+    /// changes before this call are known to the engine then.
+    pub(crate) fn hears_of(&self, addr: u64, len: u64) -> bool {
+        let Some(changes) = self.changes.get() else {
+            return false;
+        };
+        let range = whole_pages((addr, len));
+        if !self.lent.watched.has(range) && !self.lent.watched.watch(changes.monitor(), range) {
+            return false;
+        }
+        self.learn_of_changes_under_way();
+        // A change may have ended what was watched.
+        self.lent.watched.has(range)
+    }
+
+    /// Notes a use of own memory of the program. Returns whether it was used before, as far as that is remembered.
+    pub(crate) fn was_used(&self, addr: u64) -> bool {
+        self.lent.watched.note_use(addr)
+    }
+
+    /// Returns whether own memory that a peer names may stay registered: it is persistent, or its changes are heard.
+    pub(super) fn may_stay_registered(&self, region: RegionNumber, run: Run) -> bool {
+        let geometry = self.geometry;
+        let known = self.lent.persistent_until(geometry, run);
+        if known == run.end() {
+            return true;
+        }
+        if region.0 != hydrant_conduit::Key::ANY.0 {
+            return false;
+        }
+        let (start, end) = (geometry.address_of(known), geometry.address_of(run.end()));
+        let hears = self.hears_of(start, end - start);
+        if hears {
+            self.progress.lends_watched();
+        }
+        hears
+    }
+
+    /// Waits until changes under way are counted, and makes them known.
+    fn learn_of_changes_under_way(&self) {
+        let Some(changes) = self.changes.get() else {
+            return;
+        };
+        // Asked first: a change that is not under way any more is counted by now.
+        while !changes.monitor().is_quiet() {
+            self.learn_changes();
+            thread::yield_now();
+        }
+        self.learn_changes();
+    }
+
+    /// Makes counted changes known to the engine, and sends what peers must be told.
+    pub(crate) fn learn_changes(&self) {
+        let Some(changes) = self.changes.get() else {
+            return;
+        };
+        while self.hot.has_changes() {
+            let (mut runs, mut count) = (SmallVec::<[(u64, Run); 8]>::new(), 0);
+            while let Some(change) = changes.take() {
+                count += change.count();
+                for (start, len) in self.lent.watched.apply(&change) {
+                    if let Ok(run) = self.geometry.span(start, len) {
+                        runs.push((self.name(), run));
+                    }
+                }
+            }
+            if count == 0 {
+                // The monitor reads it, or another thread makes it known.
+                thread::yield_now();
+                continue;
+            }
+            (self.progress.tally).add_each([(Count::MemoryChanges, u64::from(count))]);
+            self.step(&[], |engine, out| engine.changed(&runs, count, out));
+        }
+    }
+
+    /// Returns whether changes of own memory are not known yet to the engine, or to peers that reach the memory.
+    #[inline]
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.hot.is_unsettled()
+    }
+
+    /// Makes changes known to the engine and to the peers that reach the memory. Waits for these peers, unless the
+    /// caller is a handler or a task.
+    #[cold]
+    pub(crate) fn settle(&self) {
+        if self.changes.get().is_none() {
+            return;
+        }
+        self.learn_of_changes_under_way();
+        while self.hot.is_unsettled() {
+            self.learn_changes();
+            if progress::may_wait("answers about changed memory").is_err() {
+                return self.flush();
+            }
+            let settled = || !self.hot.is_unsettled() || self.hot.has_changes();
+            // A rank that counts as lost has other errors to report.
+            if (self.progress.wait(On::Nobody, For::Message, settled)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Returns the range of the pages that hold some bytes.
+fn whole_pages((addr, len): AddressRange) -> AddressRange {
+    const PAGE: u64 = 4096;
+    let start = addr & !(PAGE - 1);
+    let end = addr.saturating_add(len).saturating_add(PAGE - 1) & !(PAGE - 1);
+    (start, end - start)
+}

@@ -1,0 +1,187 @@
+//! The memory of the program whose changes are heard, so that it may stay registered after its use.
+//!
+//! Whole mappings are watched, not single pages: each watched page in a mapping would split it in three, and the kernel
+//! limits the number of mappings of a process.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use hydrant_monitor::{Change, Monitor};
+use parking_lot::RwLock;
+use smallvec::SmallVec;
+
+use super::{mapped::mappings, persistent::AddressRange};
+
+/// The number of places that remember memory used once.
+const SEEN: usize = 256;
+
+/// The watched memory.
+pub(super) struct Watched {
+    /// Hydrant's own memory, which stays as long as the job and is never watched.
+    own: AddressRange,
+    /// The watched ranges, without overlap: the end of each by its start.
+    ranges: RwLock<BTreeMap<u64, u64>>,
+    /// Pages that an operation has used, each in the place of its hash. An entry is overwritten by another page's.
+    seen: Box<[AtomicU64]>,
+}
+
+/// Runs of pages that have changed, as addresses and bytes.
+pub(super) type ChangedRanges = SmallVec<[AddressRange; 4]>;
+
+impl Watched {
+    pub(super) fn new(own: AddressRange) -> Self {
+        Self {
+            own,
+            ranges: RwLock::default(),
+            seen: (0..SEEN).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Returns whether all pages of a range are watched.
+    pub(super) fn has(&self, range: AddressRange) -> bool {
+        covers(&self.ranges.read(), range)
+    }
+
+    /// Watches all mappings with bytes of a range. Returns false if some of the memory cannot be watched.
+    #[cold]
+    pub(super) fn watch(&self, monitor: &Monitor, range: AddressRange) -> bool {
+        let (start, end) = (range.0, range.0.saturating_add(range.1));
+        // The lock is held, so that a change of this memory is applied to the ranges after they were added.
+        let mut ranges = self.ranges.write();
+        for (from, to) in mappings(start, end) {
+            if from < self.own.0.saturating_add(self.own.1) && self.own.0 < to {
+                return false;
+            }
+            if covers(&ranges, (from, to - from)) {
+                continue;
+            }
+            if let Err(cause) = monitor.watch(from, to - from) {
+                tracing::debug!(%cause, "memory is registered for one operation at a time");
+                return false;
+            }
+            add(&mut ranges, from, to);
+        }
+        covers(&ranges, range)
+    }
+
+    /// Applies a change. Returns the memory that is no longer what it was.
+    pub(super) fn apply(&self, change: &Change) -> ChangedRanges {
+        let mut changed = ChangedRanges::new();
+        match *change {
+            Change::Removed { start, len } => changed.push((start, len)),
+            Change::Unmapped { start, len } => {
+                remove(&mut self.ranges.write(), start, start.saturating_add(len));
+                changed.push((start, len));
+            }
+            Change::Moved { from, to, len } => {
+                let mut ranges = self.ranges.write();
+                for start in [from, to] {
+                    remove(&mut ranges, start, start.saturating_add(len));
+                    changed.push((start, len));
+                }
+            }
+            Change::Anything { .. } => {
+                let ranges = std::mem::take(&mut *self.ranges.write());
+                changed.extend(ranges.into_iter().map(|(start, end)| (start, end - start)));
+            }
+        }
+        changed
+    }
+
+    /// Notes a use of memory. Returns whether an earlier use of it is remembered. Memory that is used once is not worth
+    /// a registration.
+    pub(super) fn note_use(&self, addr: u64) -> bool {
+        let page = addr >> 12;
+        let place = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        let entry = &self.seen[place as usize % SEEN];
+        let was_there = entry.load(Relaxed) == page;
+        if !was_there {
+            entry.store(page, Relaxed);
+        }
+        was_there
+    }
+}
+
+fn covers(ranges: &BTreeMap<u64, u64>, (start, len): AddressRange) -> bool {
+    let end = start.saturating_add(len);
+    let before = ranges.range(..=start).next_back();
+    before.is_some_and(|(_, there)| *there >= end)
+}
+
+/// Adds a range, and joins it with its neighbours.
+fn add(ranges: &mut BTreeMap<u64, u64>, mut start: u64, mut end: u64) {
+    while let Some((from, to)) = ranges
+        .range(..=end)
+        .next_back()
+        .map(|(from, to)| (*from, *to))
+    {
+        if to < start {
+            break;
+        }
+        ranges.remove(&from);
+        (start, end) = (start.min(from), end.max(to));
+    }
+    ranges.insert(start, end);
+}
+
+/// Removes a range, and keeps what reaches beyond it.
+fn remove(ranges: &mut BTreeMap<u64, u64>, start: u64, end: u64) {
+    while let Some((from, to)) = ranges
+        .range(..end)
+        .next_back()
+        .map(|(from, to)| (*from, *to))
+    {
+        if to <= start {
+            break;
+        }
+        ranges.remove(&from);
+        if to > end {
+            ranges.insert(end, to);
+        }
+        if from < start {
+            ranges.insert(from, start);
+            break;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn ranges_are_added_and_removed_as_sets_of_pages(
+            steps in prop::collection::vec((0_u64..40, 1_u64..12, any::<bool>()), 1..60),
+        ) {
+            let mut ranges = BTreeMap::new();
+            let mut pages = [false; 64];
+            for (start, len, adds) in steps {
+                let end = start + len;
+                match adds {
+                    true => add(&mut ranges, start, end),
+                    false => remove(&mut ranges, start, end),
+                }
+                pages[start as usize..end as usize].fill(adds);
+                for first in 0..50 {
+                    for len in 1..6 {
+                        let all = pages[first..first + len].iter().all(|is_there| *is_there);
+                        prop_assert_eq!(covers(&ranges, (first as u64, len as u64)), all);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_is_remembered_until_another_takes_its_place() {
+        let watched = Watched::new((0, 0));
+        assert!(!watched.note_use(0x5000));
+        assert!(watched.note_use(0x5fff));
+        assert!(!watched.note_use(0x6000));
+    }
+}

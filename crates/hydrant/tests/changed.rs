@@ -1,0 +1,267 @@
+//! Memory of the program that stays registered after its use, while it is unmapped, emptied and moved between uses, on
+//! pages that the kernel pinned for real. Each use reaches the pages that are there now.
+
+#![allow(unsafe_code)] // maps memory, and names it by its address
+
+#[path = "support/pinned.rs"]
+mod pinned;
+#[path = "support/place.rs"]
+mod place;
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+};
+
+use hydrant::{Counters, Job, JobBuilder, MonitorKind, Rank, Result, Strategy};
+use place::{Place, Renewal};
+
+/// Returns a builder whose ranks hear of changes, unless this kernel permits no monitor.
+fn builder(strategy: Strategy) -> Option<JobBuilder> {
+    if let Err(absent) = hydrant_monitor::Monitor::of_process() {
+        assert!(
+            std::env::var_os("HYDRANT_TEST_REQUIRE").is_none(),
+            "{absent}"
+        );
+        eprintln!("left out: {absent}");
+        return None;
+    }
+    let builder = pinned::builder()
+        .m(8 << 20)
+        .maxvictim(4 << 20)
+        .anywhere(true);
+    Some(
+        builder
+            .registration(strategy)
+            .monitor(MonitorKind::Userfaultfd),
+    )
+}
+
+fn good<T>(ends: Vec<Result<T>>) -> Vec<T> {
+    let ends: Result<Vec<T>> = ends.into_iter().collect();
+    ends.expect("all ranks succeed")
+}
+
+/// The strategies that keep registrations of both sides.
+const KEEPING: [Strategy; 3] = [Strategy::Firehose, Strategy::Auto, Strategy::PinDown];
+
+/// Returns the hits and the registrations so far.
+fn hits(job: &Job) -> (u64, u64) {
+    let Counters {
+        hits,
+        registrations,
+        ..
+    } = job.counters();
+    (hits, registrations)
+}
+
+#[test]
+fn sources_are_what_is_there_now() {
+    const LEN: usize = 20_000;
+    for strategy in KEEPING {
+        let Some(builder) = builder(strategy) else {
+            return;
+        };
+        let counters = good(builder.run_local(2, |job| {
+            let field = job.alloc::<u8>(LEN)?;
+            let mut place = Place::new(LEN);
+            for round in 0..200_u32 {
+                let value = round as u8;
+                let how = Renewal::ALL[round as usize % Renewal::ALL.len()];
+                let source = &place.renew(how, value)[..LEN];
+                for _ in 0..3 {
+                    field.put(job.right(), 0, source)?;
+                }
+                job.barrier()?;
+                let mut there = vec![0; LEN];
+                field.local()?.read(0, &mut there)?;
+                assert!(
+                    there.iter().all(|byte| *byte == value),
+                    "{how:?}, round {round}"
+                );
+                job.barrier()?;
+                let back = &mut place.renew(how, !value)[..LEN];
+                for _ in 0..2 {
+                    field.get(job.right(), 0, back)?;
+                }
+                assert!(
+                    back.iter().all(|byte| *byte == value),
+                    "{how:?}, round {round}"
+                );
+                job.barrier()?;
+            }
+            Ok(job.counters())
+        }));
+        for counters in counters {
+            assert!(counters.memory_changes >= 400, "{strategy}: {counters}");
+            // `auto` copies memory that changes so often, and `pin-down` hits in the engine.
+            let keeps = strategy == Strategy::Firehose;
+            assert!(!keeps || counters.hits > 200, "{strategy}: {counters}");
+        }
+    }
+}
+
+#[test]
+fn destinations_are_what_is_there_now() {
+    const LEN: usize = 20_000;
+    for strategy in KEEPING {
+        let Some(builder) = builder(strategy) else {
+            return;
+        };
+        let counters = good(builder.run_local(2, |job| {
+            let addresses = job.alloc::<u64>(1)?;
+            let mut place = Place::new(LEN);
+            let source = vec![0_u8; LEN];
+            for round in 0..200_u32 {
+                let value = round as u8 | 1;
+                let how = Renewal::ALL[round as usize % Renewal::ALL.len()];
+                place.renew(how, 0);
+                addresses.put_value(job.left(), 0, place.address())?;
+                job.barrier()?;
+                let theirs = addresses.local()?.load(0)?;
+                let mut data = source.clone();
+                data.fill(value);
+                for _ in 0..3 {
+                    // SAFETY: the peer does not touch its memory before the next barrier.
+                    unsafe { job.put_anywhere(job.right(), theirs, &data)? };
+                }
+                job.barrier()?;
+                let there = &place.bytes()[..LEN];
+                assert!(
+                    there.iter().all(|byte| *byte == value),
+                    "{how:?}, round {round}"
+                );
+                place.bytes().fill(!value);
+                job.barrier()?;
+                for _ in 0..2 {
+                    // SAFETY: as above.
+                    unsafe { job.get_anywhere(job.right(), theirs, &mut data)? };
+                }
+                assert!(
+                    data.iter().all(|byte| *byte == !value),
+                    "{how:?}, round {round}"
+                );
+                job.barrier()?;
+            }
+            Ok(job.counters())
+        }));
+        for counters in counters {
+            assert!(counters.memory_changes >= 200, "{strategy}: {counters}");
+            let keeps = strategy == Strategy::Firehose;
+            assert!(!keeps || counters.hits > 100, "{strategy}: {counters}");
+        }
+    }
+}
+
+/// Rank 0 tells rank 1 of memory, and rank 1 tells rank 2, which reached what was there before.
+#[test]
+fn a_peer_that_others_tell_reaches_what_is_there_now() {
+    const LEN: usize = 8192;
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    good(builder.run_local(3, |job| {
+        let mut place = Place::new(LEN);
+        let mut word = [0_u64];
+        for round in 0..300_u32 {
+            let value = round as u8 | 1;
+            match job.rank() {
+                Rank(0) => {
+                    let how = Renewal::ALL[round as usize % 3];
+                    place.renew(how, 0);
+                    job.send(Rank(1), 1, &[place.address()])?;
+                    job.receive(Rank(2), 3, &mut word)?;
+                    let there = &place.bytes()[..LEN];
+                    assert!(
+                        there.iter().all(|byte| *byte == value),
+                        "{how:?}, round {round}"
+                    );
+                }
+                Rank(1) => {
+                    job.receive(Rank(0), 1, &mut word)?;
+                    job.send(Rank(2), 2, &word)?;
+                }
+                _ => {
+                    job.receive(Rank(1), 2, &mut word)?;
+                    // SAFETY: rank 0 waits for the message that follows.
+                    unsafe { job.put_anywhere(Rank(0), word[0], &[value; LEN])? };
+                    job.send(Rank(0), 3, &word)?;
+                }
+            }
+        }
+        job.barrier()
+    }));
+}
+
+/// A thread maps in a loop and puts from what it gets, while another unmaps what it has put from.
+#[test]
+fn a_thread_that_gets_unmapped_memory_early_puts_its_own_bytes() {
+    const LEN: usize = 64 << 10;
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    let reused = good(builder.run_local(2, |job| {
+        if job.rank() == Rank(1) {
+            job.alloc::<u8>(2 * LEN)?;
+            job.barrier()?;
+            return Ok(0);
+        }
+        let field = job.alloc::<u8>(2 * LEN)?;
+        let (over, last) = (AtomicBool::new(false), AtomicU64::new(0));
+        let reused = AtomicU64::new(0);
+        let theft = |value: u8| -> Result<()> {
+            let mut place = Place::new(LEN);
+            reused.fetch_add(u64::from(place.address() == last.load(Relaxed)), Relaxed);
+            place.bytes().fill(value);
+            field.put(Rank(1), LEN, place.bytes())?;
+            let mut back = vec![0; LEN];
+            field.get(Rank(1), LEN, &mut back)?;
+            assert!(back.iter().all(|byte| *byte == value), "{value}");
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let thief = scope.spawn(|| {
+                let mut value = 0_u8;
+                while !over.load(Relaxed) {
+                    value = value.wrapping_add(2);
+                    theft(value)?;
+                }
+                Ok(())
+            });
+            let own = || -> Result<()> {
+                for _ in 0..2000 {
+                    let mut place = Place::new(LEN);
+                    place.bytes().fill(1);
+                    field.put(Rank(1), 0, place.bytes())?;
+                    field.put(Rank(1), 0, place.bytes())?;
+                    last.store(place.address(), Relaxed);
+                    drop(place);
+                }
+                Ok(())
+            };
+            let outcome = own();
+            over.store(true, Relaxed);
+            outcome.and(thief.join().expect("no panic"))
+        })?;
+        job.barrier()?;
+        Ok(reused.load(Relaxed))
+    }));
+    assert!(reused[0] > 0, "no address was ever used again");
+}
+
+#[test]
+fn without_a_monitor_nothing_of_the_program_stays_registered() {
+    good(
+        (pinned::builder().monitor(MonitorKind::Off)).run_local(2, |job| {
+            let field = job.alloc::<u8>(20_000)?;
+            let source = vec![1; 20_000];
+            for _ in 0..10 {
+                field.put(job.right(), 0, &source)?;
+            }
+            job.barrier()?;
+            assert_eq!(job.counters().memory_changes, 0);
+            assert_eq!(hits(job).0, 0);
+            Ok(())
+        }),
+    );
+}
