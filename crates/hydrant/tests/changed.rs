@@ -196,7 +196,7 @@ fn a_peer_that_others_tell_reaches_what_is_there_now() {
 /// A thread maps in a loop and puts from what it gets, while another unmaps what it has put from.
 #[test]
 fn a_thread_that_gets_unmapped_memory_early_puts_its_own_bytes() {
-    const LEN: usize = 64 << 10;
+    const LEN: usize = 4096;
     let Some(builder) = builder(Strategy::Firehose) else {
         return;
     };
@@ -229,7 +229,7 @@ fn a_thread_that_gets_unmapped_memory_early_puts_its_own_bytes() {
                 Ok(())
             });
             let own = || -> Result<()> {
-                for _ in 0..2000 {
+                for _ in 0..20_000 {
                     let mut place = Place::new(LEN);
                     place.bytes().fill(1);
                     field.put(Rank(1), 0, place.bytes())?;
