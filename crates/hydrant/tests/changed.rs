@@ -249,6 +249,57 @@ fn a_thread_that_gets_unmapped_memory_early_puts_its_own_bytes() {
     assert!(reused[0] > 0, "no address was ever used again");
 }
 
+/// In a bucket of many pages, a thread empties a page and puts it, while another puts a neighbouring page. The kernel
+/// tells of the emptied page before it goes, and the neighbour's registration may pin it in between.
+#[test]
+fn an_emptied_page_with_a_busy_neighbour_is_put_as_it_is() {
+    const BUCKET: usize = 128 << 10;
+    const PAGE: usize = 4096;
+    const ROUNDS: u64 = 5000;
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    let counters = good(builder.bucket(BUCKET).run_local(2, |job| {
+        let field = job.alloc::<u8>(2 * BUCKET)?;
+        if job.rank() == Rank(0) {
+            // Whole buckets somewhere in the mapping.
+            let mut place = Place::new(3 * BUCKET);
+            let skipped = place.bytes().as_ptr().align_offset(BUCKET);
+            let bucket = &mut place.bytes()[skipped..skipped + BUCKET];
+            bucket.fill(1);
+            let (ours, theirs) = bucket.split_at_mut(20 * PAGE);
+            let over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let neighbour = scope.spawn(|| {
+                    while !over.load(Relaxed) {
+                        field.put(Rank(1), 20 * PAGE, &theirs[..2 * PAGE])?;
+                    }
+                    Ok(())
+                });
+                let mut own = || -> Result<()> {
+                    let page = &mut ours[2 * PAGE..3 * PAGE];
+                    for round in 1..=ROUNDS {
+                        place::empty(page);
+                        page[..8].copy_from_slice(&round.to_le_bytes());
+                        field.put(Rank(1), 2 * PAGE, page)?;
+                        let mut back = [0; 8];
+                        field.get(Rank(1), 2 * PAGE, &mut back)?;
+                        assert_eq!(u64::from_le_bytes(back), round);
+                    }
+                    Ok(())
+                };
+                let outcome = own();
+                over.store(true, Relaxed);
+                outcome.and(neighbour.join().expect("no panic"))
+            })?;
+        }
+        job.barrier()?;
+        Ok(job.counters())
+    }));
+    let own = counters[0];
+    assert!(own.hits > 0 && own.registrations > 10, "{own}");
+}
+
 #[test]
 fn without_a_monitor_nothing_of_the_program_stays_registered() {
     good(

@@ -150,6 +150,8 @@ fn lines() -> Vec<InfoLine> {
             .into_iter()
             .map(|fact| InfoLine::of("machine", fact)),
     );
+    lines.push(InfoLine::of("machine", memory_changes()));
+    lines.push(InfoLine::of("machine", memory_changes()));
     lines.extend(
         machine
             .limits()
@@ -216,6 +218,19 @@ fn ofi() -> Fact {
         Ok(endpoints) => ofi(format!("available: {}", endpoints.join("; "))),
         Err(why) => ofi(format!("absent: {why}")),
     }
+}
+
+/// The means to hear of changes of memory, or the reason why there are none.
+fn memory_changes() -> Fact {
+    let value = match hydrant::settings::memory_monitor(&Settings::of_env()) {
+        Ok(how) => how,
+        Err(why) => format!("not heard: {why}"),
+    };
+    fact(
+        "memory changes",
+        value,
+        "if heard, memory of the program stays registered after its use",
+    )
 }
 
 /// The receive buffers for messages with as many peers as a large cLAN had (Nieplocha and others

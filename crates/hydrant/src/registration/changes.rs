@@ -11,8 +11,8 @@
 //!    is told of the new memory at an address while a peer reaches the old. Where a handler sends, it cannot wait:
 //!    its message follows those that tell peers.
 //!
-//! With one page a bucket, a registration holds only pages that an operation has named. So no registration can hold a
-//! neighbour's page that is about to be removed.
+//! 5. The kernel tells of removed pages before they go. With one page a bucket, a registration holds only pages that an
+//!    operation has named. With several, it may hold [removed](super::watched) neighbours: then it ends at once.
 
 use std::{sync::Arc, thread};
 
@@ -45,17 +45,12 @@ impl Listener for ChangeNote {
     }
 }
 
-/// Returns the monitor that tells a rank of changes of its memory. Registrations that follow the mapping need none, and
-/// in buckets of several pages a change of one page concerns others.
+/// Returns the monitor that tells a rank of changes of its memory. Registrations that follow the mapping need none.
 ///
 /// # Errors
 /// [`Error::Setting`] if a monitor is asked for that is absent.
-pub(super) fn monitor(
-    settings: &Settings,
-    follows: bool,
-    pages: u64,
-) -> Result<Option<&'static Monitor>> {
-    let is_of_use = !follows && pages == 1 && !settings.conduit.is_virtual();
+pub(super) fn monitor(settings: &Settings, follows: bool) -> Result<Option<&'static Monitor>> {
+    let is_of_use = !follows && !settings.conduit.is_virtual();
     if settings.monitor == MonitorKind::Off || !is_of_use {
         return Ok(None);
     }
@@ -97,13 +92,44 @@ impl Registration {
         let Some(changes) = self.changes.get() else {
             return false;
         };
-        let range = whole_pages((addr, len));
-        if !self.lent.watched.has(range) && !self.lent.watched.watch(changes.monitor(), range) {
+        let named = whole_pages((addr, len));
+        let (range, watched) = (self.whole_buckets(named), &self.lent.watched);
+        if !watched.has(range) && !self.begin_to_watch(changes.monitor(), range) {
             return false;
         }
         self.learn_of_changes_under_way();
+        // After the changes are known: this memory is named as it is now.
+        watched.name(named);
         // A change may have ended what was watched.
-        self.lent.watched.has(range)
+        watched.has(range) && !watched.holds_removed(range)
+    }
+
+    fn begin_to_watch(&self, monitor: &Monitor, range: AddressRange) -> bool {
+        if !self.shares_buckets() {
+            return self.lent.watched.watch(monitor, range);
+        }
+        // In a bucket of several pages, an earlier registration may hold what was mapped of it before.
+        progress::may_wait("the first use of a bucket of several pages").is_ok()
+            && self.lent.watched.watch(monitor, range)
+            && self.take_back(range.0, range.1)
+    }
+
+    /// Returns the range of the buckets that hold some bytes of a range.
+    fn whole_buckets(&self, range: AddressRange) -> AddressRange {
+        let geometry = self.geometry;
+        geometry.span(range.0, range.1).map_or(range, |run| {
+            let start = geometry.address_of(run.first);
+            (start, geometry.address_of(run.end()) - start)
+        })
+    }
+
+    /// Returns whether a fresh registration may hold removed pages, which no operation has named since.
+    pub(super) fn may_hold_removed(&self, (start, end): (u64, u64)) -> bool {
+        if self.changes.get().is_none() || !self.shares_buckets() {
+            return false;
+        }
+        self.learn_changes();
+        self.lent.watched.holds_removed((start, end - start))
     }
 
     /// Notes a use of own memory of the program. Returns whether it was used before, as far as that is remembered.

@@ -91,14 +91,21 @@ impl LentState {
 }
 
 impl LentMemory {
-    pub(super) fn new(rank: Rank, segment: AddressRange, anywhere: bool, follows: bool) -> Self {
+    /// `shares_buckets`: a bucket may hold memory of several kinds.
+    pub(super) fn new(
+        rank: Rank,
+        segment: AddressRange,
+        anywhere: bool,
+        follows: bool,
+        shares_buckets: bool,
+    ) -> Self {
         let lent = Self {
             rank,
             segment,
             anywhere,
             follows,
             state: RwLock::default(),
-            watched: Watched::new(segment),
+            watched: Watched::new(segment, shares_buckets),
             ends: AtomicU64::new(0),
         };
         // Hydrant's own part stays as long as the job.
@@ -139,6 +146,7 @@ impl LentMemory {
 
     /// Lends a buffer to peers. Returns its key.
     pub(super) fn lend(&self, place: AddressRange) -> u64 {
+        self.watched.name(place);
         self.change(|state| {
             state.last += 1;
             let key = state.last;
@@ -166,6 +174,7 @@ impl LentMemory {
 
     /// Lends memory to peers that name it by its address. Returns its key.
     pub(super) fn lend_steady(&self, place: AddressRange) -> u64 {
+        self.watched.name(place);
         self.change(|state| {
             state.last += 1;
             state.steady.insert(state.last, place);
@@ -365,7 +374,7 @@ mod tests {
     const SEGMENT: AddressRange = (1 << 40, 1 << 30);
 
     fn lent() -> LentMemory {
-        LentMemory::new(Rank(0), SEGMENT, false, false)
+        LentMemory::new(Rank(0), SEGMENT, false, false, false)
     }
 
     fn region(key: u64) -> RegionNumber {

@@ -23,6 +23,25 @@ impl Registration {
     /// Registers the needed part of own memory, and the preferred part beside it as far as that is
     /// mapped.
     pub(super) fn register(&self, need: Run, preferred: Run) -> Result<RegisteredExtent, Refusal> {
+        let got = self.register_mapped(need, preferred)?;
+        let geometry = self.geometry;
+        let (start, end) = (
+            geometry.address_of(got.run.first),
+            geometry.address_of(got.run.end()),
+        );
+        if self.may_hold_removed((start, end)) {
+            // SAFETY: nobody was told of the key.
+            let ended = unsafe { self.progress.conduit().deregister_unused(Key(got.key)) };
+            if let Err(cause) = ended {
+                tracing::error!(%cause, "memory was not deregistered");
+            }
+            // The operations are copied.
+            return Err(Refusal::Limit);
+        }
+        Ok(got)
+    }
+
+    fn register_mapped(&self, need: Run, preferred: Run) -> Result<RegisteredExtent, Refusal> {
         let geometry = self.geometry;
         // Memory registered beside the need may outlive the operation. So it must be persistent,
         // and must not depend on chance.

@@ -26,7 +26,8 @@
 //! memory. Only persistent memory stays registered after its use, is lent to peers, or is registered beyond the
 //! operation's need. Transient memory is registered for one operation, unless its data goes inline or through a
 //! slot of the bounce memory. A peer that names transient memory by its address gets a copy. [`lent`] knows
-//! which memory is which. Where registrations follow the mapping (`follows_mapping`), all memory is persistent.
+//! which memory is which. Where registrations follow the mapping (`follows_mapping`), all memory is persistent. Where a
+//! monitor tells of [changes], memory of the program may stay registered, too.
 //!
 //! Symmetric memory is registered at allocation only under `pin-everything`. Otherwise the first access costs one
 //! message, and M is spent on the memory in use.
@@ -172,7 +173,7 @@ impl RegistrationSetup {
         let reserve = words && engine.reserve_for_own();
         let pages = engine.limits().geometry.pages();
         let follows = registration.follows_mapping && pages == 1;
-        let monitor = changes::monitor(settings, follows, pages)?;
+        let monitor = changes::monitor(settings, follows)?;
         let base = conduit
             .window(conduit.rank())
             .map(|window| window.as_ptr().addr() as u64)
@@ -212,7 +213,13 @@ impl Registration {
             hot: Arc::clone(engine.hot()),
             engine: Mutex::new(engine),
             outbox: Mutex::default(),
-            lent: lent::LentMemory::new(rank, setup.segment, setup.anywhere, setup.follows),
+            lent: lent::LentMemory::new(
+                rank,
+                setup.segment,
+                setup.anywhere,
+                setup.follows,
+                !setup.follows && limits.geometry.pages() > 1,
+            ),
             known: RwLock::default(),
             segments: SegmentAddresses::new(progress.size, rank, setup.segment.0, bootstrap),
             pinned: Mutex::default(),

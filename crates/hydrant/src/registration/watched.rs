@@ -2,10 +2,18 @@
 //!
 //! Whole mappings are watched, not single pages: each watched page in a mapping would split it in three, and the kernel
 //! limits the number of mappings of a process.
+//!
+//! In buckets of several pages, a registration holds neighbours of the pages that an operation names. The kernel tells
+//! of removed pages before they go, so such a registration could keep a neighbour's old page. Removed pages are
+//! therefore remembered until an operation names them: a correct program does so after they went. Until then nothing is
+//! registered that holds them.
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
 };
 
 use hydrant_monitor::{Change, Monitor};
@@ -17,12 +25,21 @@ use super::{mapped::mappings, persistent::AddressRange};
 /// The number of places that remember memory used once.
 const SEEN: usize = 256;
 
+/// The most ranges of removed pages that are remembered. Beyond, ranges are joined with what is between them.
+const MOST_REMOVED: usize = 4096;
+
 /// The watched memory.
 pub(super) struct Watched {
     /// Hydrant's own memory, which stays as long as the job and is never watched.
     own: AddressRange,
     /// The watched ranges, without overlap: the end of each by its start.
     ranges: RwLock<BTreeMap<u64, u64>>,
+    /// Removed pages that no operation has named since, without overlap; empty in buckets of one page.
+    removed: RwLock<BTreeMap<u64, u64>>,
+    /// True if removed pages are remembered.
+    has_removed: AtomicBool,
+    /// True if a bucket has several pages; never changed.
+    has_neighbours: bool,
     /// Pages that an operation has used, each in the place of its hash. An entry is overwritten by another page's.
     seen: Box<[AtomicU64]>,
 }
@@ -31,10 +48,13 @@ pub(super) struct Watched {
 pub(super) type ChangedRanges = SmallVec<[AddressRange; 4]>;
 
 impl Watched {
-    pub(super) fn new(own: AddressRange) -> Self {
+    pub(super) fn new(own: AddressRange, has_neighbours: bool) -> Self {
         Self {
             own,
             ranges: RwLock::default(),
+            removed: RwLock::default(),
+            has_removed: AtomicBool::new(false),
+            has_neighbours,
             seen: (0..SEEN).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -70,24 +90,66 @@ impl Watched {
     pub(super) fn apply(&self, change: &Change) -> ChangedRanges {
         let mut changed = ChangedRanges::new();
         match *change {
-            Change::Removed { start, len } => changed.push((start, len)),
+            Change::Removed { start, len } => {
+                self.note_removed((start, len));
+                changed.push((start, len));
+            }
             Change::Unmapped { start, len } => {
-                remove(&mut self.ranges.write(), start, start.saturating_add(len));
+                self.forget((start, len));
                 changed.push((start, len));
             }
             Change::Moved { from, to, len } => {
-                let mut ranges = self.ranges.write();
                 for start in [from, to] {
-                    remove(&mut ranges, start, start.saturating_add(len));
+                    self.forget((start, len));
                     changed.push((start, len));
                 }
             }
             Change::Anything { .. } => {
                 let ranges = std::mem::take(&mut *self.ranges.write());
                 changed.extend(ranges.into_iter().map(|(start, end)| (start, end - start)));
+                // Pages that were removed unheard are not held by what is watched anew.
+                changed.iter().for_each(|range| self.note_removed(*range));
             }
         }
         changed
+    }
+
+    fn forget(&self, range: AddressRange) {
+        remove(&mut self.ranges.write(), range);
+        self.name(range);
+    }
+
+    fn note_removed(&self, (start, len): AddressRange) {
+        if !self.has_neighbours {
+            return;
+        }
+        let mut removed = self.removed.write();
+        add(&mut removed, start, start.saturating_add(len));
+        if removed.len() > MOST_REMOVED
+            && let Some((first, _)) = removed.pop_first()
+            && let Some((_, end)) = removed.pop_first()
+        {
+            removed.insert(first, end);
+        }
+        self.has_removed.store(true, SeqCst);
+    }
+
+    /// Notes that an operation names memory, which is as it will be.
+    pub(super) fn name(&self, range: AddressRange) {
+        if self.has_removed.load(SeqCst) {
+            let mut removed = self.removed.write();
+            remove(&mut removed, range);
+            self.has_removed.store(!removed.is_empty(), SeqCst);
+        }
+    }
+
+    /// Returns whether a range holds removed pages that no operation has named since.
+    pub(super) fn holds_removed(&self, (start, len): AddressRange) -> bool {
+        self.has_removed.load(SeqCst) && {
+            let removed = self.removed.read();
+            let before = removed.range(..start.saturating_add(len)).next_back();
+            before.is_some_and(|(_, end)| *end > start)
+        }
     }
 
     /// Notes a use of memory. Returns whether an earlier use of it is remembered. Memory that is used once is not worth
@@ -127,7 +189,8 @@ fn add(ranges: &mut BTreeMap<u64, u64>, mut start: u64, mut end: u64) {
 }
 
 /// Removes a range, and keeps what reaches beyond it.
-fn remove(ranges: &mut BTreeMap<u64, u64>, start: u64, end: u64) {
+fn remove(ranges: &mut BTreeMap<u64, u64>, (start, len): AddressRange) {
+    let end = start.saturating_add(len);
     while let Some((from, to)) = ranges
         .range(..end)
         .next_back()
@@ -164,7 +227,7 @@ mod tests {
                 let end = start + len;
                 match adds {
                     true => add(&mut ranges, start, end),
-                    false => remove(&mut ranges, start, end),
+                    false => remove(&mut ranges, (start, len)),
                 }
                 pages[start as usize..end as usize].fill(adds);
                 for first in 0..50 {
@@ -178,8 +241,39 @@ mod tests {
     }
 
     #[test]
+    fn removed_pages_are_remembered_until_they_are_named() {
+        let watched = Watched::new((0, 0), true);
+        let page = |number: u64| (number << 12, 4096);
+        let removed = |number: u64| Change::Removed {
+            start: page(number).0,
+            len: page(number).1,
+        };
+        assert_eq!(watched.apply(&removed(3)).as_slice(), [page(3)]);
+        assert!(watched.holds_removed((0, 16 << 12)) && !watched.holds_removed(page(2)));
+        watched.name(page(2));
+        assert!(watched.holds_removed(page(3)));
+        watched.name(page(3));
+        assert!(!watched.holds_removed((0, 16 << 12)));
+        // Many ranges are joined, and none is lost.
+        let numbers = (0..3 * MOST_REMOVED as u64).map(|number| 2 * number);
+        numbers
+            .clone()
+            .for_each(|number| _ = watched.apply(&removed(number)));
+        assert!(watched.removed.read().len() <= MOST_REMOVED);
+        assert!(
+            numbers
+                .clone()
+                .all(|number| watched.holds_removed(page(number)))
+        );
+        // In buckets of one page there are no neighbours.
+        let alone = Watched::new((0, 0), false);
+        alone.apply(&removed(3));
+        assert!(!alone.holds_removed(page(3)));
+    }
+
+    #[test]
     fn a_page_is_remembered_until_another_takes_its_place() {
-        let watched = Watched::new((0, 0));
+        let watched = Watched::new((0, 0), false);
         assert!(!watched.note_use(0x5000));
         assert!(watched.note_use(0x5fff));
         assert!(!watched.note_use(0x6000));

@@ -1,9 +1,8 @@
 //! The whole address space of a peer: GASNet's EVERYTHING segment.
 //!
-//! If registrations do not follow the mapping, memory that is named by its address is not kept
-//! registered, because its pages may come and go unseen. A program
-//! [lends](crate::Job::lend_anywhere) memory that it knows to stay mapped. Such memory gets
-//! firehoses.
+//! Memory that is named by its address gets firehoses where its owner hears of changes of memory
+//! (`HYDRANT_MONITOR`). Elsewhere its pages may come and go unseen, so it is not kept registered, unless the
+//! program [lends](crate::Job::lend_anywhere) memory that it knows to stay mapped.
 
 #![allow(unsafe_code)] // writes to any address that the caller names
 

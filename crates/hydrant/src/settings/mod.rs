@@ -61,6 +61,26 @@ pub fn fabric_endpoints(settings: &Settings) -> Result<Vec<String>, String> {
     Ok(endpoints.iter().map(ToString::to_string).collect())
 }
 
+/// Returns how this process hears of changes of its memory, for display.
+///
+/// # Errors
+/// A sentence with the reason why it does not.
+pub fn memory_monitor(settings: &Settings) -> Result<String, String> {
+    if settings.monitor == MonitorKind::Off {
+        return Err("HYDRANT_MONITOR=off".to_owned());
+    }
+    let monitor = hydrant_monitor::Monitor::of_process().map_err(|absent| absent.to_string())?;
+    let source = match monitor.source() {
+        hydrant_monitor::Source::SystemCall => "userfaultfd(2)",
+        hydrant_monitor::Source::Device => "/dev/userfaultfd",
+    };
+    let files = match monitor.watches_files() {
+        true => "files and initialised statics included",
+        false => "not of files and initialised statics",
+    };
+    Ok(format!("heard by {source}, {files}"))
+}
+
 /// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -47,6 +47,20 @@ fn unmap(at: *mut u8, len: usize) {
     unsafe { munmap(at.cast(), len) }.expect("an own mapping");
 }
 
+/// Empties whole pages.
+#[allow(dead_code, reason = "each test binary uses a part")]
+pub(crate) fn empty(pages: &mut [u8]) {
+    // SAFETY: the pages are borrowed, and are private memory: they are zero afterwards.
+    let emptied = unsafe {
+        madvise(
+            pages.as_mut_ptr().cast(),
+            pages.len(),
+            Advice::LinuxDontNeed,
+        )
+    };
+    emptied.expect("private memory");
+}
+
 impl Place {
     pub(crate) fn new(len: usize) -> Self {
         let len = len.next_multiple_of(4096);
@@ -77,12 +91,7 @@ impl Place {
                 let again = map_at(self.start, self.len, MapFlags::empty());
                 self.start = again;
             }
-            Renewal::Emptied => {
-                // SAFETY: an own mapping, which nobody has borrowed.
-                let emptied =
-                    unsafe { madvise(self.start.cast(), self.len, Advice::LinuxDontNeed) };
-                emptied.expect("private memory");
-            }
+            Renewal::Emptied => empty(self.bytes()),
             Renewal::Moved => {
                 let other = map_at(ptr::null_mut(), self.len, MapFlags::empty());
                 // SAFETY: both are own mappings, which nobody has borrowed.
