@@ -45,6 +45,15 @@ fn good<T>(ends: Vec<Result<T>>) -> Vec<T> {
 /// The strategies that keep registrations of both sides.
 const KEEPING: [Strategy; 3] = [Strategy::Firehose, Strategy::Auto, Strategy::PinDown];
 
+/// Ends the loop of another thread when this one has ended, by a panic or otherwise.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Returns the hits and the registrations so far.
 fn hits(job: &Job) -> (u64, u64) {
     let Counters {
@@ -239,8 +248,10 @@ fn a_thread_that_gets_unmapped_memory_early_puts_its_own_bytes() {
                 }
                 Ok(())
             };
-            let outcome = own();
-            over.store(true, Relaxed);
+            let outcome = {
+                let _over = Over(&over);
+                own()
+            };
             outcome.and(thief.join().expect("no panic"))
         })?;
         job.barrier()?;
@@ -255,7 +266,7 @@ fn a_thread_that_gets_unmapped_memory_early_puts_its_own_bytes() {
 fn an_emptied_page_with_a_busy_neighbour_is_put_as_it_is() {
     const BUCKET: usize = 128 << 10;
     const PAGE: usize = 4096;
-    const ROUNDS: u64 = 5000;
+    const ROUNDS: u64 = 10_000;
     let Some(builder) = builder(Strategy::Firehose) else {
         return;
     };
@@ -288,8 +299,10 @@ fn an_emptied_page_with_a_busy_neighbour_is_put_as_it_is() {
                     }
                     Ok(())
                 };
-                let outcome = own();
-                over.store(true, Relaxed);
+                let outcome = {
+                    let _over = Over(&over);
+                    own()
+                };
                 outcome.and(neighbour.join().expect("no panic"))
             })?;
         }
