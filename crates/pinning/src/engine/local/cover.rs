@@ -143,6 +143,7 @@ impl LocalTable {
                         retried: false,
                         pledged,
                         transient: requester.is_transient(),
+                        outdated: false,
                     },
                     out,
                 );

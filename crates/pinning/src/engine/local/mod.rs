@@ -216,7 +216,8 @@ impl LocalTable {
     /// Returns true if any bucket of the run is about to be registered or deregistered. The cost
     /// does not grow with the run, only with the deregistrations in flight.
     pub(super) fn is_changing(&self, run: Run) -> bool {
-        let comes = self.is_coming(run);
+        let comes = (self.registering.range(..run.end()).next_back())
+            .is_some_and(|(_, registering)| registering.preferred.end() > run.first);
         let leaves = (self.deregistering.range(..run.end()).next_back())
             .is_some_and(|(_, deregistering)| deregistering.run.end() > run.first);
         // A request that waits for a deregistration may register more than that, beyond it.
@@ -225,12 +226,6 @@ impl LocalTable {
         };
         let mut deregistering = self.deregistering.values();
         comes || leaves || deregistering.any(|it| it.waiters.iter().any(follows))
-    }
-
-    /// Returns true if any bucket of the run is being registered.
-    pub(super) fn is_coming(&self, run: Run) -> bool {
-        (self.registering.range(..run.end()).next_back())
-            .is_some_and(|(_, registering)| registering.preferred.end() > run.first)
     }
 
     /// The run together with the extents that have a bucket of it.

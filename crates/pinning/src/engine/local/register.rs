@@ -25,6 +25,7 @@ impl LocalTable {
             self.pledged -= registering.preferred.count;
         }
         match result {
+            Ok(got) if registering.outdated => self.drop_outdated(registering, got, out),
             Ok(got)
                 if got.run.contains(registering.need)
                     && registering.preferred.contains(got.run) =>
@@ -78,6 +79,31 @@ impl LocalTable {
         if let Some(slot) = self.editor.get(got.run.first) {
             self.editor.queue(slot);
         }
+    }
+
+    /// Marks the registrations of a run that are not done as outdated, because the memory has changed.
+    pub(in crate::engine) fn outdate(&mut self, run: Run) {
+        for registering in self.registering.values_mut() {
+            registering.outdated |= registering.preferred.overlaps(run);
+        }
+    }
+
+    /// Ends a registration that may hold the pages from before a change. Nobody finds it, because some of its waiters may
+    /// have begun after the change. They are refused, so that their data is copied.
+    fn drop_outdated(
+        &mut self,
+        mut registering: PendingRegistration,
+        got: RegisteredExtent,
+        out: &mut Decisions,
+    ) {
+        let spare = registering.preferred.count - registering.need.count;
+        self.planned -= spare;
+        self.actual -= spare;
+        // It is registered until its deregistration ends.
+        self.actual += got.run.count;
+        registering.preferred = registering.need;
+        self.deregister(got.key, got.run, out);
+        self.handle_failure(registering, Refusal::Limit, out);
     }
 
     fn handle_failure(

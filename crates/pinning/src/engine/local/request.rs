@@ -118,6 +118,8 @@ pub(super) struct PendingRegistration {
     pub(super) pledged: bool,
     /// True if it serves only the operation of the first waiter.
     pub(super) transient: bool,
+    /// True if the memory has changed since the registration was decided, so that it may hold the pages from before.
+    pub(super) outdated: bool,
 }
 
 /// A deregistration that was decided on and is not done.

@@ -47,15 +47,13 @@ impl Target {
         run: Run,
         cx: &mut StepContext<'_>,
     ) {
-        if !cx.local.touches(run) && !cx.local.is_coming(run) {
+        cx.local.outdate(run);
+        if !cx.local.touches(run) {
             return;
         }
         self.begin_to_revoke((id, RevocationCause::Changed), run, cx);
         let is_over = |it: &Revocation| it.waits_for.is_empty();
-        if self.revocations.get(&id).is_some_and(is_over)
-            && !cx.local.touches(run)
-            && !cx.local.is_coming(run)
-        {
+        if self.revocations.get(&id).is_some_and(is_over) && !cx.local.touches(run) {
             // What is registered from now on is the memory after the change.
             self.revocations.remove(&id);
         }

@@ -75,24 +75,26 @@ fn memory_in_use_goes_when_the_operation_ends_and_serves_no_other() {
 }
 
 #[test]
-fn memory_that_changes_while_it_is_registered_serves_the_operation_alone() {
+fn a_registration_of_memory_that_changes_meanwhile_serves_nobody() {
     let mut engine = engine();
     let mut out = Decisions::default();
     engine.begin(put(1, 100), &mut out).expect("a peer");
     let changed = change(&mut engine, 1, 1);
     assert!(changed.is_empty(), "nothing is registered yet");
+    // This operation begins after the change, and waits for the same registration.
+    let mut second = Decisions::default();
+    engine.begin(put(2, 100), &mut second).expect("a peer");
+    out.messages.extend(second.messages);
+    out.actions.extend(second.actions);
     let rest = answer(&mut engine, out);
-    assert!(matches!(
-        rest.actions[..],
-        [Action::Done {
-            op: 1,
-            result: Ok(())
-        }]
-    ));
-    assert!(
-        !hits(&engine),
-        "the registration may be of the pages before the change"
+    assert!(!hits(&engine) && rest.actions.is_empty(), "{rest:?}");
+    let copies = |it: &OutgoingMessage| matches!(it.message, EngineMessage::Put { .. });
+    assert_eq!(
+        rest.messages.iter().filter(|it| copies(it)).count(),
+        2,
+        "{rest:?}"
     );
+    assert_eq!(engine.stats().local.registered, 0);
     engine.audit(&[]).expect("all counts agree");
 }
 
