@@ -1,4 +1,4 @@
-//! Changes of memory, and the queue in which a subscriber finds them.
+//! MemoryChanges of memory, and the queue in which a subscriber finds them.
 //!
 //! The thread that hears of changes must never wait for a thread that changes memory, because the kernel
 //! holds that thread until the change was read. So it takes no lock that is held while memory is freed,
@@ -18,7 +18,7 @@ const PLACES: usize = 1024;
 
 /// A change of own memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum MemoryChange {
     /// Memory was unmapped, and is no longer watched. Other memory may be mapped there by now.
     Unmapped {
         /// The first address.
@@ -52,8 +52,8 @@ pub enum Change {
     },
 }
 
-impl Change {
-    /// Returns the number of changes that were announced by [`begins`](crate::Listener::begins) for
+impl MemoryChange {
+    /// Returns the number of changes that were announced by [`begins`](crate::ChangeListener::begins) for
     /// this one.
     pub fn count(&self) -> u32 {
         match self {
@@ -65,37 +65,37 @@ impl Change {
 
 /// A change in the queue: its kind, and up to three addresses or lengths.
 #[derive(Default)]
-struct Place([AtomicU64; 4]);
+struct ChangeSlot([AtomicU64; 4]);
 
 const UNMAPPED: u64 = 1;
 const REMOVED: u64 = 2;
 const MOVED: u64 = 3;
 
-impl Place {
-    fn store(&self, change: Change) {
+impl ChangeSlot {
+    fn store(&self, change: MemoryChange) {
         let words = match change {
-            Change::Unmapped { start, len } => [UNMAPPED, start, len, 0],
-            Change::Removed { start, len } => [REMOVED, start, len, 0],
-            Change::Moved { from, to, len } => [MOVED, from, to, len],
-            Change::Anything { .. } => return,
+            MemoryChange::Unmapped { start, len } => [UNMAPPED, start, len, 0],
+            MemoryChange::Removed { start, len } => [REMOVED, start, len, 0],
+            MemoryChange::Moved { from, to, len } => [MOVED, from, to, len],
+            MemoryChange::Anything { .. } => return,
         };
         for (place, word) in self.0.iter().zip(words) {
             place.store(word, Relaxed);
         }
     }
 
-    fn load(&self) -> Change {
+    fn load(&self) -> MemoryChange {
         let [kind, first, second, third] = self.0.each_ref().map(|word| word.load(Relaxed));
         match kind {
-            UNMAPPED => Change::Unmapped {
+            UNMAPPED => MemoryChange::Unmapped {
                 start: first,
                 len: second,
             },
-            REMOVED => Change::Removed {
+            REMOVED => MemoryChange::Removed {
                 start: first,
                 len: second,
             },
-            _ => Change::Moved {
+            _ => MemoryChange::Moved {
                 from: first,
                 to: second,
                 len: third,
@@ -104,9 +104,9 @@ impl Place {
     }
 }
 
-/// Changes on their way from the monitor's thread to one subscriber.
+/// MemoryChanges on their way from the monitor's thread to one subscriber.
 pub(crate) struct ChangeQueue {
-    places: Box<[Place]>,
+    places: Box<[ChangeSlot]>,
     /// The number of changes that were pushed. The monitor's thread counts it up.
     pushed: AtomicU64,
     /// The number of changes that were taken. A subscriber's thread with the lock counts it up.
@@ -120,7 +120,7 @@ pub(crate) struct ChangeQueue {
 impl ChangeQueue {
     pub(crate) fn new() -> Self {
         Self {
-            places: (0..PLACES).map(|_| Place::default()).collect(),
+            places: (0..PLACES).map(|_| ChangeSlot::default()).collect(),
             pushed: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             lost: AtomicU32::new(0),
@@ -129,7 +129,7 @@ impl ChangeQueue {
     }
 
     /// Adds a change. Only the monitor's thread calls this.
-    pub(crate) fn push(&self, change: Change) {
+    pub(crate) fn push(&self, change: MemoryChange) {
         let pushed = self.pushed.load(Relaxed);
         // Acquire ordering: the place was read before it is written again.
         if pushed - self.taken.load(Acquire) >= self.places.len() as u64 {
@@ -146,11 +146,11 @@ impl ChangeQueue {
     }
 
     /// Takes the oldest change. Loss comes first, because it covers what comes later.
-    pub(crate) fn take(&self) -> Option<Change> {
+    pub(crate) fn take(&self) -> Option<MemoryChange> {
         let _taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
         match self.lost.swap(0, AcqRel) {
             0 => {}
-            lost => return Some(Change::Anything { lost }),
+            lost => return Some(MemoryChange::Anything { lost }),
         }
         let taken = self.taken.load(Relaxed);
         if taken == self.pushed.load(Acquire) {
@@ -171,15 +171,15 @@ mod tests {
         let queue = ChangeQueue::new();
         assert_eq!(queue.take(), None);
         let change = |number: u64| match number % 3 {
-            0 => Change::Unmapped {
+            0 => MemoryChange::Unmapped {
                 start: number << 12,
                 len: 4096,
             },
-            1 => Change::Removed {
+            1 => MemoryChange::Removed {
                 start: number << 12,
                 len: 8192,
             },
-            _ => Change::Moved {
+            _ => MemoryChange::Moved {
                 from: number << 12,
                 to: 1 << 40,
                 len: 4096,
@@ -197,7 +197,7 @@ mod tests {
         for number in 0..PLACES as u64 + 5 {
             queue.push(change(number));
         }
-        assert_eq!(queue.take(), Some(Change::Anything { lost: 5 }));
+        assert_eq!(queue.take(), Some(MemoryChange::Anything { lost: 5 }));
         assert_eq!(queue.take(), Some(change(0)));
         let rest = std::iter::from_fn(|| queue.take()).count();
         assert_eq!(rest, PLACES - 1);

@@ -4,15 +4,15 @@ use std::io;
 
 /// An error of the system, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cause(Option<i32>);
+pub struct SystemCause(Option<i32>);
 
-impl From<io::Error> for Cause {
+impl From<io::Error> for SystemCause {
     fn from(error: io::Error) -> Self {
         Self(error.raw_os_error())
     }
 }
 
-impl std::fmt::Display for Cause {
+impl std::fmt::Display for SystemCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Some(number) => io::Error::from_raw_os_error(number).fmt(f),
@@ -24,7 +24,7 @@ impl std::fmt::Display for Cause {
 /// The reason why this process has no monitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Absent {
+pub enum MonitorAbsent {
     /// The kernel gives no userfaultfd.
     #[error(
         "userfaultfd(2) is refused ({call}), and so is /dev/userfaultfd ({device}): allow the system call, or pass the \
@@ -32,9 +32,9 @@ pub enum Absent {
     )]
     Refused {
         /// The error of the system call.
-        call: Cause,
+        call: SystemCause,
         /// The error of the device.
-        device: Cause,
+        device: SystemCause,
     },
     /// The kernel has no events for changed memory.
     #[error(
@@ -42,13 +42,13 @@ pub enum Absent {
     )]
     NoEvents {
         /// The kernel's answer.
-        cause: Cause,
+        cause: SystemCause,
     },
     /// The thread that reads the events was not started.
     #[error("the thread that hears of changed memory was not started: {cause}")]
     NoThread {
         /// The system's answer.
-        cause: Cause,
+        cause: SystemCause,
     },
     /// The process was forked from one with a monitor.
     #[error("a forked child has no monitor")]
@@ -71,5 +71,5 @@ pub struct Unwatched {
     /// The bytes.
     pub len: u64,
     /// The kernel's answer.
-    pub cause: Cause,
+    pub cause: SystemCause,
 }

@@ -7,7 +7,7 @@
 //! # Order
 //!
 //! The thread that changes memory is held by the kernel until the monitor has read the event. Each
-//! [`Listener`] is told [before](Listener::begins) the monitor reads, so that it knows of the change when
+//! [`ChangeListener`] is told [before](ChangeListener::begins) the monitor reads, so that it knows of the change when
 //! `munmap` or `madvise` returns. Two things are otherwise than one expects (Linux 6.1 to 7.2):
 //!
 //! - The event of removed pages (`MADV_DONTNEED`) comes *before* the pages go. A registration made after
@@ -26,10 +26,10 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use hydrant_monitor::{Change, Listener, Monitor};
+//! use hydrant_monitor::{MemoryChange, ChangeListener, Monitor};
 //!
 //! struct Ignore;
-//! impl Listener for Ignore {
+//! impl ChangeListener for Ignore {
 //!     fn begins(&self) {}
 //!     fn cancelled(&self) {}
 //! }
@@ -39,7 +39,7 @@
 //! let page = 0x7000_0000_0000; // of a mapping
 //! monitor.watch(page, 4096)?;
 //! // After `munmap`:
-//! assert_eq!(changes.take(), Some(Change::Unmapped { start: page, len: 4096 }));
+//! assert_eq!(changes.take(), Some(MemoryChange::Unmapped { start: page, len: 4096 }));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -49,7 +49,7 @@ mod ffi;
 mod monitor;
 mod userfault;
 
-pub use change::Change;
-pub use error::{Absent, Cause, Unwatched};
-pub use monitor::{Changes, Listener, Monitor};
-pub use userfault::Source;
+pub use change::MemoryChange;
+pub use error::{MonitorAbsent, SystemCause, Unwatched};
+pub use monitor::{ChangeListener, MemoryChanges, Monitor};
+pub use userfault::MonitorSource;

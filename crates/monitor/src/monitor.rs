@@ -14,7 +14,7 @@ use std::{
 use hydrant_conduit::fork::CreatorProcess;
 
 use crate::{
-    Absent, Change, Source, Unwatched,
+    MemoryChange, MonitorAbsent, MonitorSource, Unwatched,
     change::ChangeQueue,
     userfault::{NoChange, Userfault, block_signals},
 };
@@ -22,10 +22,10 @@ use crate::{
 /// The most subscribers. The list never grows, because that would free memory under its lock.
 const MOST: usize = 256;
 
-static MONITOR: OnceLock<Result<Monitor, Absent>> = OnceLock::new();
+static MONITOR: OnceLock<Result<Monitor, MonitorAbsent>> = OnceLock::new();
 
 /// Called by the monitor's thread. Neither function may allocate, free or take a lock.
-pub trait Listener: Send + Sync {
+pub trait ChangeListener: Send + Sync {
     /// A change is about to be heard. The calls that change memory return after this.
     fn begins(&self);
 
@@ -44,12 +44,12 @@ pub struct Monitor {
 }
 
 struct Subscriber {
-    listener: Arc<dyn Listener>,
+    listener: Arc<dyn ChangeListener>,
     queue: ChangeQueue,
 }
 
 /// A subscriber's changes, from [`Monitor::subscribe`] on. Dropping it ends the subscription.
-pub struct Changes {
+pub struct MemoryChanges {
     monitor: &'static Monitor,
     subscriber: Arc<Subscriber>,
 }
@@ -58,8 +58,8 @@ impl Monitor {
     /// Returns the monitor of this process, and starts it at the first call.
     ///
     /// # Errors
-    /// [`Absent`] says why there is none. The answer stays the same as long as the process lives.
-    pub fn of_process() -> Result<&'static Self, Absent> {
+    /// [`MonitorAbsent`] says why there is none. The answer stays the same as long as the process lives.
+    pub fn of_process() -> Result<&'static Self, MonitorAbsent> {
         let monitor = MONITOR.get_or_init(|| {
             Ok(Self {
                 userfault: Userfault::open()?,
@@ -70,13 +70,13 @@ impl Monitor {
         });
         let monitor = monitor.as_ref().map_err(|absent| *absent)?;
         monitor.check()?;
-        static STARTED: OnceLock<Result<(), Absent>> = OnceLock::new();
+        static STARTED: OnceLock<Result<(), MonitorAbsent>> = OnceLock::new();
         STARTED
             .get_or_init(|| {
                 let started = thread::Builder::new()
                     .name("hydrant-monitor".to_owned())
                     .spawn(|| monitor.run());
-                started.map(drop).map_err(|cause| Absent::NoThread {
+                started.map(drop).map_err(|cause| MonitorAbsent::NoThread {
                     cause: cause.into(),
                 })
             })
@@ -84,7 +84,7 @@ impl Monitor {
     }
 
     /// Returns how the kernel was asked.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> MonitorSource {
         self.userfault.source()
     }
 
@@ -97,8 +97,11 @@ impl Monitor {
     /// Begins to tell a listener of changes.
     ///
     /// # Errors
-    /// [`Absent::TooMany`], [`Absent::Ended`], [`Absent::Forked`].
-    pub fn subscribe(&'static self, listener: Arc<dyn Listener>) -> Result<Changes, Absent> {
+    /// [`MonitorAbsent::TooMany`], [`MonitorAbsent::Ended`], [`MonitorAbsent::Forked`].
+    pub fn subscribe(
+        &'static self,
+        listener: Arc<dyn ChangeListener>,
+    ) -> Result<MemoryChanges, MonitorAbsent> {
         self.check()?;
         let subscriber = Arc::new(Subscriber {
             listener,
@@ -112,11 +115,11 @@ impl Monitor {
                 .unwrap_or_else(PoisonError::into_inner);
             if all.len() == MOST {
                 drop(all);
-                return Err(Absent::TooMany(MOST));
+                return Err(MonitorAbsent::TooMany(MOST));
             }
             all.push(new);
         }
-        Ok(Changes {
+        Ok(MemoryChanges {
             monitor: self,
             subscriber,
         })
@@ -138,12 +141,12 @@ impl Monitor {
     }
 
     /// # Errors
-    /// [`Absent::Forked`], [`Absent::Ended`].
-    fn check(&self) -> Result<(), Absent> {
+    /// [`MonitorAbsent::Forked`], [`MonitorAbsent::Ended`].
+    fn check(&self) -> Result<(), MonitorAbsent> {
         if !self.origin.is_here() {
-            Err(Absent::Forked)
+            Err(MonitorAbsent::Forked)
         } else if self.ended.load(Acquire) {
-            Err(Absent::Ended)
+            Err(MonitorAbsent::Ended)
         } else {
             Ok(())
         }
@@ -191,10 +194,10 @@ impl Monitor {
     }
 }
 
-impl Changes {
-    /// Takes the oldest change. All changes that [began](Listener::begins) before the end of a call
+impl MemoryChanges {
+    /// Takes the oldest change. All changes that [began](ChangeListener::begins) before the end of a call
     /// that changed memory can be taken soon after.
-    pub fn take(&self) -> Option<Change> {
+    pub fn take(&self) -> Option<MemoryChange> {
         self.subscriber.queue.take()
     }
 
@@ -204,7 +207,7 @@ impl Changes {
     }
 }
 
-impl Drop for Changes {
+impl Drop for MemoryChanges {
     fn drop(&mut self) {
         if !self.monitor.origin.is_here() {
             // A thread of the parent may have held the lock.

@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{Absent, Change, Unwatched, ffi};
+use crate::{MemoryChange, MonitorAbsent, Unwatched, ffi};
 
 /// The events that the monitor asks for.
 const EVENTS: u64 = ffi::EVENT_REMAP | ffi::EVENT_REMOVE | ffi::EVENT_UNMAP;
@@ -27,7 +27,7 @@ const FEATURES: [u64; 3] = [
 
 /// The means by which the userfaultfd was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
+pub enum MonitorSource {
     /// The system call, which needs no privilege.
     SystemCall,
     /// The device `/dev/userfaultfd`.
@@ -38,7 +38,7 @@ pub enum Source {
 #[derive(Debug)]
 pub(crate) struct Userfault {
     fd: OwnedFd,
-    source: Source,
+    source: MonitorSource,
     features: u64,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum NoChange {
 
 impl Userfault {
     /// Opens a userfaultfd with the most features that the kernel has.
-    pub(crate) fn open() -> Result<Self, Absent> {
+    pub(crate) fn open() -> Result<Self, MonitorAbsent> {
         let mut refused = None;
         for features in FEATURES {
             let (fd, source) = open()?;
@@ -67,12 +67,12 @@ impl Userfault {
                 Err(cause) => refused = Some(cause),
             }
         }
-        Err(Absent::NoEvents {
+        Err(MonitorAbsent::NoEvents {
             cause: refused.unwrap_or_else(io::Error::last_os_error).into(),
         })
     }
 
-    pub(crate) fn source(&self) -> Source {
+    pub(crate) fn source(&self) -> MonitorSource {
         self.source
     }
 
@@ -120,7 +120,7 @@ impl Userfault {
     }
 
     /// Reads an event. The thread that changed memory goes on then.
-    pub(crate) fn read(&self) -> Result<Option<Change>, NoChange> {
+    pub(crate) fn read(&self) -> Result<Option<MemoryChange>, NoChange> {
         let mut message = ffi::EventMessage::default();
         let len = size_of::<ffi::EventMessage>();
         // SAFETY: `message` is valid for writes of `len` bytes, and any bytes are a message.
@@ -138,9 +138,9 @@ impl Userfault {
         let [first, second, third] = message.words;
         let len = second.saturating_sub(first);
         Ok(match message.event {
-            ffi::UNMAPPED => Some(Change::Unmapped { start: first, len }),
-            ffi::REMOVED => Some(Change::Removed { start: first, len }),
-            ffi::REMAPPED => Some(Change::Moved {
+            ffi::UNMAPPED => Some(MemoryChange::Unmapped { start: first, len }),
+            ffi::REMOVED => Some(MemoryChange::Removed { start: first, len }),
+            ffi::REMAPPED => Some(MemoryChange::Moved {
                 from: first,
                 to: second,
                 len: third,
@@ -174,12 +174,12 @@ fn agree(fd: &OwnedFd, features: u64) -> io::Result<()> {
 
 /// Opens a userfaultfd by the system call, or by the device where that is refused. Docker's filter
 /// refuses the system call.
-fn open() -> Result<(OwnedFd, Source), Absent> {
+fn open() -> Result<(OwnedFd, MonitorSource), MonitorAbsent> {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: the call takes flags alone.
     let opened = unsafe { libc::syscall(libc::SYS_userfaultfd, flags | ffi::USER_MODE_ONLY) };
     if let Some(fd) = owned(opened) {
-        return Ok((fd, Source::SystemCall));
+        return Ok((fd, MonitorSource::SystemCall));
     }
     let refused = io::Error::last_os_error();
     let device = File::options()
@@ -192,8 +192,8 @@ fn open() -> Result<(OwnedFd, Source), Absent> {
         owned(opened.into()).ok_or_else(io::Error::last_os_error)
     });
     match by_device {
-        Ok(fd) => Ok((fd, Source::Device)),
-        Err(device) => Err(Absent::Refused {
+        Ok(fd) => Ok((fd, MonitorSource::Device)),
+        Err(device) => Err(MonitorAbsent::Refused {
             call: refused.into(),
             device: device.into(),
         }),

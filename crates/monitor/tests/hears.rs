@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant_monitor::{Change, Changes, Listener, Monitor};
+use hydrant_monitor::{ChangeListener, MemoryChange, MemoryChanges, Monitor};
 
 const PAGE: usize = 4096;
 
@@ -23,7 +23,7 @@ const PAGE: usize = 4096;
 #[derive(Default)]
 struct Outstanding(AtomicU32);
 
-impl Listener for Outstanding {
+impl ChangeListener for Outstanding {
     fn begins(&self) {
         self.0.fetch_add(1, SeqCst);
     }
@@ -34,7 +34,7 @@ impl Listener for Outstanding {
 }
 
 /// Returns a subscription, unless this kernel has no userfaultfd for us.
-fn subscribed() -> Option<(Changes, Arc<Outstanding>)> {
+fn subscribed() -> Option<(MemoryChanges, Arc<Outstanding>)> {
     let monitor = match Monitor::of_process() {
         Ok(monitor) => monitor,
         Err(absent) if std::env::var_os("HYDRANT_TEST_REQUIRE").is_none() => {
@@ -67,7 +67,7 @@ fn unmap(addr: u64, pages: usize) {
 }
 
 /// Returns the changes of a range of pages.
-fn taken(changes: &Changes, outstanding: &Outstanding, count: usize) -> Vec<Change> {
+fn taken(changes: &MemoryChanges, outstanding: &Outstanding, count: usize) -> Vec<MemoryChange> {
     let begun = Instant::now();
     let mut all = Vec::new();
     while all.len() < count {
@@ -100,10 +100,10 @@ fn each_way_to_lose_pages_is_heard() {
         "told before munmap returned"
     );
     // Another test of this process may change memory, too.
-    let of_ours = |change: &Change| match change {
-        Change::Unmapped { start, .. } | Change::Removed { start, .. } => *start,
-        Change::Moved { from, .. } => *from,
-        Change::Anything { .. } => 0,
+    let of_ours = |change: &MemoryChange| match change {
+        MemoryChange::Unmapped { start, .. } | MemoryChange::Removed { start, .. } => *start,
+        MemoryChange::Moved { from, .. } => *from,
+        MemoryChange::Anything { .. } => 0,
     };
     let next = || {
         loop {
@@ -113,13 +113,13 @@ fn each_way_to_lose_pages_is_heard() {
             }
         }
     };
-    assert_eq!(next(), Change::Unmapped { start, len });
+    assert_eq!(next(), MemoryChange::Unmapped { start, len });
 
     // SAFETY: the page is mapped, and nothing refers to it.
     let advised = unsafe { libc::madvise(at(page(1)), PAGE, libc::MADV_DONTNEED) };
     assert_eq!(advised, 0);
     let start = page(1);
-    assert_eq!(next(), Change::Removed { start, len });
+    assert_eq!(next(), MemoryChange::Removed { start, len });
 
     let target = map(1);
     let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
@@ -127,8 +127,8 @@ fn each_way_to_lose_pages_is_heard() {
     let moved = unsafe { libc::mremap(at(page(2)), PAGE, PAGE, how, at(target)) };
     assert_eq!(moved.addr() as u64, target);
     let (from, to) = (page(2), target);
-    assert_eq!(next(), Change::Moved { from, to, len });
-    assert_eq!(next(), Change::Unmapped { start: from, len });
+    assert_eq!(next(), MemoryChange::Moved { from, to, len });
+    assert_eq!(next(), MemoryChange::Unmapped { start: from, len });
 
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
@@ -136,13 +136,13 @@ fn each_way_to_lose_pages_is_heard() {
     let over = unsafe { libc::mmap(at(page(3)), PAGE, access, kind, -1, 0) };
     assert_eq!(over.addr() as u64, page(3));
     let start = page(3);
-    assert_eq!(next(), Change::Unmapped { start, len });
+    assert_eq!(next(), MemoryChange::Unmapped { start, len });
     // The new page is not watched.
     unmap(page(3), 1);
     // The moved page still is.
     unmap(target, 1);
     unmap(page(4), 4);
-    let last = Change::Unmapped {
+    let last = MemoryChange::Unmapped {
         start: page(4),
         len: 4 * len,
     };

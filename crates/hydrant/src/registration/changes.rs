@@ -16,7 +16,7 @@
 
 use std::{sync::Arc, thread};
 
-use hydrant_monitor::{Listener, Monitor};
+use hydrant_monitor::{ChangeListener, Monitor};
 use hydrant_pinning::{Hot, RegionNumber, Run};
 use smallvec::SmallVec;
 
@@ -34,7 +34,7 @@ struct ChangeNote {
     progress: Arc<Progress>,
 }
 
-impl Listener for ChangeNote {
+impl ChangeListener for ChangeNote {
     fn begins(&self) {
         self.hot.change_begins();
         self.progress.set_backlog(Backlog::Changes, true);

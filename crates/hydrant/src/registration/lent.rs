@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{
     loan::Lease,
     persistent::{AddressRange, PersistentRanges},
-    watched::Watched,
+    watched::WatchedMemory,
 };
 use crate::segment::SYSTEM;
 
@@ -32,7 +32,7 @@ pub(super) struct LentMemory {
     follows: bool,
     state: RwLock<LentState>,
     /// The memory of the program whose changes are heard.
-    pub(super) watched: Watched,
+    pub(super) watched: WatchedMemory,
     /// The number of times that memory was withdrawn from peers; counted before the engine revokes
     /// it.
     ends: AtomicU64,
@@ -105,7 +105,7 @@ impl LentMemory {
             anywhere,
             follows,
             state: RwLock::default(),
-            watched: Watched::new(segment, shares_buckets),
+            watched: WatchedMemory::new(segment, shares_buckets),
             ends: AtomicU64::new(0),
         };
         // Hydrant's own part stays as long as the job.

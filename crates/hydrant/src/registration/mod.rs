@@ -131,7 +131,7 @@ pub(crate) struct Registration {
     /// True if own memory must be registered, too.
     registers_own: bool,
     /// The changes of own memory, where they are heard; set once, when the job is composed.
-    changes: OnceLock<hydrant_monitor::Changes>,
+    changes: OnceLock<hydrant_monitor::MemoryChanges>,
     /// True if there is always room to register an own word.
     reserve: bool,
 }

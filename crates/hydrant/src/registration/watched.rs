@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use hydrant_monitor::{Change, Monitor};
+use hydrant_monitor::{MemoryChange, Monitor};
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 
@@ -29,7 +29,7 @@ const SEEN: usize = 256;
 const MOST_REMOVED: usize = 4096;
 
 /// The watched memory.
-pub(super) struct Watched {
+pub(super) struct WatchedMemory {
     /// Hydrant's own memory, which stays as long as the job and is never watched.
     own: AddressRange,
     /// The watched ranges, without overlap: the end of each by its start.
@@ -47,7 +47,7 @@ pub(super) struct Watched {
 /// Runs of pages that have changed, as addresses and bytes.
 pub(super) type ChangedRanges = SmallVec<[AddressRange; 4]>;
 
-impl Watched {
+impl WatchedMemory {
     pub(super) fn new(own: AddressRange, has_neighbours: bool) -> Self {
         Self {
             own,
@@ -87,24 +87,24 @@ impl Watched {
     }
 
     /// Applies a change. Returns the memory that is no longer what it was.
-    pub(super) fn apply(&self, change: &Change) -> ChangedRanges {
+    pub(super) fn apply(&self, change: &MemoryChange) -> ChangedRanges {
         let mut changed = ChangedRanges::new();
         match *change {
-            Change::Removed { start, len } => {
+            MemoryChange::Removed { start, len } => {
                 self.note_removed((start, len));
                 changed.push((start, len));
             }
-            Change::Unmapped { start, len } => {
+            MemoryChange::Unmapped { start, len } => {
                 self.forget((start, len));
                 changed.push((start, len));
             }
-            Change::Moved { from, to, len } => {
+            MemoryChange::Moved { from, to, len } => {
                 for start in [from, to] {
                     self.forget((start, len));
                     changed.push((start, len));
                 }
             }
-            Change::Anything { .. } => {
+            MemoryChange::Anything { .. } => {
                 let ranges = std::mem::take(&mut *self.ranges.write());
                 changed.extend(ranges.into_iter().map(|(start, end)| (start, end - start)));
                 // Pages that were removed unheard are not held by what is watched anew.
@@ -242,9 +242,9 @@ mod tests {
 
     #[test]
     fn removed_pages_are_remembered_until_they_are_named() {
-        let watched = Watched::new((0, 0), true);
+        let watched = WatchedMemory::new((0, 0), true);
         let page = |number: u64| (number << 12, 4096);
-        let removed = |number: u64| Change::Removed {
+        let removed = |number: u64| MemoryChange::Removed {
             start: page(number).0,
             len: page(number).1,
         };
@@ -266,14 +266,14 @@ mod tests {
                 .all(|number| watched.holds_removed(page(number)))
         );
         // In buckets of one page there are no neighbours.
-        let alone = Watched::new((0, 0), false);
+        let alone = WatchedMemory::new((0, 0), false);
         alone.apply(&removed(3));
         assert!(!alone.holds_removed(page(3)));
     }
 
     #[test]
     fn a_page_is_remembered_until_another_takes_its_place() {
-        let watched = Watched::new((0, 0), false);
+        let watched = WatchedMemory::new((0, 0), false);
         assert!(!watched.note_use(0x5000));
         assert!(watched.note_use(0x5fff));
         assert!(!watched.note_use(0x6000));

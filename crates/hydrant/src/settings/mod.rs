@@ -71,8 +71,8 @@ pub fn memory_monitor(settings: &Settings) -> Result<String, String> {
     }
     let monitor = hydrant_monitor::Monitor::of_process().map_err(|absent| absent.to_string())?;
     let source = match monitor.source() {
-        hydrant_monitor::Source::SystemCall => "userfaultfd(2)",
-        hydrant_monitor::Source::Device => "/dev/userfaultfd",
+        hydrant_monitor::MonitorSource::SystemCall => "userfaultfd(2)",
+        hydrant_monitor::MonitorSource::Device => "/dev/userfaultfd",
     };
     let files = match monitor.watches_files() {
         true => "files and initialised statics included",
