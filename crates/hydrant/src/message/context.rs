@@ -69,6 +69,8 @@ impl HandlerContext<'_> {
 
     pub(super) fn send(&mut self, message: &Message<'_>) -> Result<()> {
         let port = self.port.as_mut().ok_or(Error::NoReply)?;
+        // The reply may tell of memory that the handler has mapped.
+        self.progress.settle_if_needed();
         port.reply(message)?;
         self.port = None;
         Ok(())

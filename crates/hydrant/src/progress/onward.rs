@@ -52,9 +52,7 @@ impl Progress {
     }
 
     fn send_or_keep(&self, rank: Rank, message: &Message<'_>, most: usize) -> Result<()> {
-        if self.must_settle() {
-            self.settle();
-        }
+        self.settle_if_needed();
         // Messages kept for the peer go first.
         if !self.has_onward_for(rank) {
             let sent =

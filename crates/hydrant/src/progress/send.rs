@@ -16,9 +16,7 @@ impl Progress {
     /// too long.
     #[inline]
     pub(crate) fn send(&self, rank: Rank, message: &Message<'_>) -> Result<()> {
-        if self.must_settle() {
-            self.settle();
-        }
+        self.settle_if_needed();
         match self.conduit.send(rank, message) {
             Ok(Sent::Yes) => Ok(()),
             Ok(Sent::Full) => self.send_with_patience(rank, message),
@@ -38,15 +36,18 @@ impl Progress {
         self.lends_watched.store(true, Relaxed);
     }
 
-    /// Returns whether changes of own memory must be [settled](Self::settle) before a message leaves, or may have to be.
+    /// Settles changes of own memory, before a message leaves that may tell somebody of new memory.
     #[inline]
-    pub(super) fn must_settle(&self) -> bool {
-        self.lends_watched.load(Relaxed) || self.hot.get().is_some_and(|hot| hot.is_unsettled())
+    pub(crate) fn settle_if_needed(&self) {
+        if self.lends_watched.load(Relaxed) || self.hot.get().is_some_and(|hot| hot.is_unsettled())
+        {
+            self.settle();
+        }
     }
 
     /// Settles changes of own memory.
     #[cold]
-    pub(super) fn settle(&self) {
+    fn settle(&self) {
         self.tell_operations(|operations| operations.settle());
     }
 
