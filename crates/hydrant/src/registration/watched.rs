@@ -81,6 +81,12 @@ impl WatchedMemory {
                 tracing::debug!(%cause, "memory is registered for one operation at a time");
                 return false;
             }
+            // A part may have been unmapped before it was watched, and mapped again since. Such a part is a mapping of
+            // its own, because it is not watched.
+            let is_whole = |(start, end): (u64, u64)| start <= from && to <= end;
+            if !mappings(from, to).into_iter().any(is_whole) {
+                return false;
+            }
             add(&mut ranges, from, to);
         }
         covers(&ranges, range)
