@@ -12,6 +12,7 @@
 //! | `background`: collectives that nobody waits for | the same |
 //! | `ending`: operations in flight at the end of the job, and a wait for a rank at its end | patterns |
 //! | `anywhere`: memory by its address | a serial model |
+//! | `changing`: memory that is unmapped, emptied and moved between uses | a serial model |
 //! | `forks`: forked children that take no part | errors, and all the rest |
 //! | `watch`: hangs | an operation that takes a minute ends the process |
 //!
@@ -21,6 +22,7 @@ mod anywhere;
 mod background;
 mod borrower;
 mod calls;
+mod changing;
 mod collectives;
 mod ending;
 mod forks;
@@ -53,6 +55,7 @@ use crate::options::SummaryFormat;
 use anywhere::{Anywhere, MemoryAddresses};
 use borrower::Borrower;
 use calls::{Handlers, ThreadCalls};
+use changing::{Changing, ChangingParts};
 use collectives::Collectives;
 use ending::OperationsLeft;
 use forks::Forks;
@@ -171,6 +174,7 @@ struct TortureState {
     words: words::SharedWords,
     handlers: Handlers,
     places: MemoryAddresses,
+    changing: ChangingParts,
     stop: AtomicBool,
 }
 
@@ -183,6 +187,7 @@ impl TortureState {
             words: words::SharedWords::new(job, crew)?,
             handlers: Handlers::new(job, crew)?,
             places: MemoryAddresses::new(job, crew)?,
+            changing: ChangingParts::new(job, crew)?,
             stop: AtomicBool::new(false),
         })
     }
@@ -197,6 +202,7 @@ struct Worker<'job> {
     words: Words,
     calls: ThreadCalls,
     anywhere: Anywhere,
+    changing: Changing,
     forks: Forks,
 }
 
@@ -209,6 +215,7 @@ impl<'job> Worker<'job> {
             words: Words::new(&shared.words, hand.crew),
             calls: ThreadCalls::new(&shared.handlers, hand.crew),
             anywhere: Anywhere::new(&shared.places),
+            changing: Changing::new(&shared.changing, hand.crew),
             forks: Forks::new(&shared.board),
             hand,
         }
@@ -223,8 +230,9 @@ impl<'job> Worker<'job> {
             60..70 => self.lender.step(hand),
             70..80 => self.words.step(hand),
             80..90 => self.calls.step(hand, &mut self.region),
-            90..95 => self.anywhere.step(hand),
-            95..98 => {
+            90..93 => self.anywhere.step(hand),
+            93..96 => self.changing.step(hand),
+            96..98 => {
                 hand.compute();
                 Ok(())
             }
