@@ -131,13 +131,20 @@ impl Monitor {
     /// # Errors
     /// [`Unwatched`]; then nothing of the range is watched anew.
     pub fn watch(&self, start: u64, len: u64) -> Result<(), Unwatched> {
+        // A call on another file of that number fails, too.
         self.userfault.watch(start, len)
     }
 
-    /// Returns false if memory of this process changes at this moment, and its listeners may not
-    /// have been told yet. A system call of about 0.1 microseconds.
-    pub fn is_quiet(&self) -> bool {
-        self.userfault.is_quiet()
+    /// Returns false if memory of this process changes at this moment, and its listeners may not have been told yet. A
+    /// system call of about 0.1 microseconds.
+    ///
+    /// # Errors
+    /// [`MonitorAbsent::Ended`]: anything may have changed.
+    pub fn is_quiet(&self) -> Result<bool, MonitorAbsent> {
+        self.userfault.is_quiet().ok_or_else(|| {
+            self.ended.store(true, Release);
+            MonitorAbsent::Ended
+        })
     }
 
     /// # Errors

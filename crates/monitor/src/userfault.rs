@@ -97,16 +97,23 @@ impl Userfault {
             })
     }
 
-    /// Returns false if a change has begun whose event was not read yet.
-    pub(crate) fn is_quiet(&self) -> bool {
+    /// Returns whether no change has begun whose event was not read yet, or `None` if the descriptor is no userfaultfd
+    /// any more.
+    pub(crate) fn is_quiet(&self) -> Option<bool> {
         let mut request = ffi::ProtectRequest {
             start: 0,
             len: 0,
             mode: 0,
         };
         // The kernel refuses the empty range, but looks for changes first.
-        let answer = self.control(ffi::PROTECT, &mut request);
-        !answer.is_err_and(|cause| cause.raw_os_error() == Some(libc::EAGAIN))
+        match self.control(ffi::PROTECT, &mut request) {
+            Ok(()) => Some(true),
+            Err(cause) => match cause.raw_os_error() {
+                Some(libc::EINVAL) => Some(true),
+                Some(libc::EAGAIN) => Some(false),
+                _ => None,
+            },
+        }
     }
 
     /// Waits until an event can be read. Returns false if there will be none any more.
@@ -121,6 +128,10 @@ impl Userfault {
 
     /// Reads an event. The thread that changed memory goes on then.
     pub(crate) fn read(&self) -> Result<Option<MemoryChange>, NoChange> {
+        if self.is_quiet().is_none() {
+            // The program has closed the descriptor, and its number may be another file's.
+            return Err(NoChange::Ended);
+        }
         let mut message = ffi::EventMessage::default();
         let len = size_of::<ffi::EventMessage>();
         // SAFETY: `message` is valid for writes of `len` bytes, and any bytes are a message.

@@ -16,7 +16,7 @@
 
 use std::{sync::Arc, thread};
 
-use hydrant_monitor::{ChangeListener, Monitor};
+use hydrant_monitor::{ChangeListener, MemoryChange, Monitor};
 use hydrant_pinning::{Hot, RegionNumber, Run};
 use smallvec::SmallVec;
 
@@ -97,7 +97,9 @@ impl Registration {
         if !watched.has(range) && !self.begin_to_watch(changes.monitor(), range) {
             return false;
         }
-        self.learn_of_changes_under_way();
+        if !self.learn_of_changes_under_way() {
+            return false;
+        }
         // After the changes are known: this memory is named as it is now.
         watched.name(named);
         // A change may have ended what was watched.
@@ -155,17 +157,40 @@ impl Registration {
         hears
     }
 
-    /// Waits until changes under way are counted, and makes them known.
-    fn learn_of_changes_under_way(&self) {
+    /// Waits until changes under way are counted, and makes them known. Returns false if changes are not heard any more.
+    fn learn_of_changes_under_way(&self) -> bool {
         let Some(changes) = self.changes.get() else {
-            return;
+            return false;
         };
         // Asked first: a change that is not under way any more is counted by now.
-        while !changes.monitor().is_quiet() {
-            self.learn_changes();
-            thread::yield_now();
+        loop {
+            match changes.monitor().is_quiet() {
+                Ok(true) => break,
+                Ok(false) => {
+                    self.learn_changes();
+                    thread::yield_now();
+                }
+                Err(_) => {
+                    self.forget_watched();
+                    return false;
+                }
+            }
         }
         self.learn_changes();
+        true
+    }
+
+    /// Takes all watched memory back, because nobody hears of its changes any more.
+    #[cold]
+    fn forget_watched(&self) {
+        let all = (self.lent.watched).apply(&MemoryChange::Anything { lost: 0 });
+        let spans = all
+            .iter()
+            .filter_map(|(start, len)| self.geometry.span(*start, *len).ok());
+        let runs: Vec<(u64, Run)> = spans.map(|run| (self.name(), run)).collect();
+        if !runs.is_empty() {
+            self.step(&[], |engine, out| engine.changed(&runs, 0, out));
+        }
     }
 
     /// Makes counted changes known to the engine, and sends what peers must be told.
