@@ -157,6 +157,13 @@ impl Registration {
         hears
     }
 
+    /// Makes changes of own memory known, before memory is used that an earlier registration may hold as it was.
+    pub(crate) fn learn_before_use(&self) {
+        if self.changes.get().is_some() {
+            self.learn_of_changes_under_way();
+        }
+    }
+
     /// Waits until changes under way are counted, and makes them known. Returns false if changes are not heard any more.
     fn learn_of_changes_under_way(&self) -> bool {
         let Some(changes) = self.changes.get() else {

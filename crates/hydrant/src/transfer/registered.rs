@@ -484,13 +484,14 @@ impl Transfer {
         if registration.lasts(local.addr() as u64, len as u64) || copied {
             return side(OwnMemory::Persistent, local, None);
         }
+        if registration.strategy() == Strategy::Auto && registration.copies(direction, len as u64) {
+            // The data must not be copied twice. The engine may still use a registration that is there.
+            registration.learn_before_use();
+            return side(OwnMemory::Transient, local, None);
+        }
         let hears = registration.hears_of(local.addr() as u64, len as u64);
         if hears && (registration.was_used(local.addr() as u64) || self.bounce.get().is_none()) {
             return side(OwnMemory::Persistent, local, None);
-        }
-        if registration.strategy() == Strategy::Auto && registration.copies(direction, len as u64) {
-            // The data must not be copied twice.
-            return side(OwnMemory::Transient, local, None);
         }
         let bounce = self.bounce.get();
         // SAFETY: 1., 2. The caller's condition 1, which holds until the slot is given back.
