@@ -104,7 +104,7 @@ impl ChangeSlot {
     }
 }
 
-/// MemoryChanges on their way from the monitor's thread to one subscriber.
+/// Changes on their way from the monitor's thread to one subscriber.
 pub(crate) struct ChangeQueue {
     places: Box<[ChangeSlot]>,
     /// The number of changes that were pushed. The monitor's thread counts it up.

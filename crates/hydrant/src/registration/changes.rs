@@ -10,7 +10,6 @@
 //! 4. Peers that reach changed memory are told to forget it, and no message leaves until they have answered. So nobody
 //!    is told of the new memory at an address while a peer reaches the old. Where a handler sends, it cannot wait:
 //!    its message follows those that tell peers.
-//!
 //! 5. The kernel tells of removed pages before they go. With one page a bucket, a registration holds only pages that an
 //!    operation has named. With several, it may hold [removed](super::watched) neighbours: then it ends at once.
 

@@ -54,7 +54,7 @@ impl Target {
         self.begin_to_revoke((id, RevocationCause::Changed), run, cx);
         let is_over = |it: &Revocation| it.waits_for.is_empty();
         if self.revocations.get(&id).is_some_and(is_over) && !cx.local.touches(run) {
-            // What is registered from now on is the memory after the change.
+            // Later registrations hold the memory as it is after the change.
             self.revocations.remove(&id);
         }
     }
