@@ -1,4 +1,4 @@
-//! MemoryChanges of memory, and the queue in which a subscriber finds them.
+//! Changes of memory, and the queue in which a subscriber finds them.
 //!
 //! The thread that hears of changes must never wait for a thread that changes memory, because the kernel
 //! holds that thread until the change was read. So it takes no lock that is held while memory is freed,
