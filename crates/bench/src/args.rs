@@ -32,6 +32,8 @@ pub(crate) enum Bench {
     /// Each strategy beside `auto`: puts and gets of every size, in sequence, at random and skewed,
     /// over working sets around M (on networks that need registration; not part of all).
     Strategies,
+    /// Puts and gets with memory of the allocator on one side or both, beside symmetric memory.
+    Heap,
     /// The cost of a rank: memory, start-up, idle time.
     Cost,
     /// All benches.

@@ -76,6 +76,10 @@ pub(crate) fn run(args: &RankArgs) -> hydrant::Result<()> {
             let builder = Job::builder()?.through(costs.layer());
             builder.run_spmd(|job| cases::registration::run(&ensemble(job, args)?, &costs))
         }
+        Suite::Heap => {
+            let builder = Job::builder()?.anywhere(true);
+            builder.run_spmd(|job| measure(job, args, before))
+        }
         _ => hydrant::run_spmd(|job| measure(job, args, before)),
     }
 }
@@ -95,6 +99,7 @@ fn measure(job: &Job, args: &RankArgs, before: u64) -> hydrant::Result<()> {
         Suite::Atomics => cases::atomics::run(&ensemble),
         Suite::Barrier => cases::barrier::run(&ensemble),
         Suite::Collectives => cases::collectives::run(&ensemble),
+        Suite::Heap => cases::heap::run(&ensemble),
         Suite::Armci => cases::armci::run(&ensemble),
         Suite::ArmciCrowd => cases::armci::crowd(&ensemble),
         Suite::Memory => cases::cost::job_memory(&ensemble, before),

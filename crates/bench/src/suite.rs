@@ -23,6 +23,8 @@ pub(crate) enum Suite {
     Barrier,
     /// The other collectives.
     Collectives,
+    /// Memory of the allocator beside symmetric memory.
+    Heap,
     /// The cost of registering.
     Registration,
     /// Puts scattered over a working set.
@@ -108,6 +110,7 @@ pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<BenchStep> {
             .map(|strategy| Try(strategy, n))
             .collect(),
         Bench::Rma => vec![Measure(Suite::Rma, n)],
+        Bench::Heap => vec![Measure(Suite::Heap, n)],
         Bench::Am => vec![
             Measure(Suite::Am, n),
             Measure(Suite::Crowd, 4),
@@ -161,6 +164,7 @@ pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<BenchStep> {
             Bench::Barrier,
             Bench::Collectives,
             Bench::Armci,
+            Bench::Heap,
             Bench::Cost,
         ]
         .into_iter()
