@@ -125,15 +125,24 @@ fn sources_are_what_is_there_now() {
 
 #[test]
 fn destinations_are_what_is_there_now() {
-    const LEN: usize = 20_000;
+    check_destinations(4096, 20_000);
+}
+
+#[test]
+fn destinations_in_buckets_of_many_pages_are_what_is_there_now() {
+    check_destinations(32 << 10, 100_000);
+}
+
+/// Checks accesses to memory that a peer named by its address, while the peer renews its pages.
+fn check_destinations(bucket: usize, len: usize) {
     for strategy in KEEPING {
         let Some(builder) = builder(strategy) else {
             return;
         };
-        let counters = good(builder.run_local(2, |job| {
+        let counters = good(builder.bucket(bucket).run_local(2, |job| {
             let addresses = job.alloc::<u64>(1)?;
-            let mut place = Place::new(LEN);
-            let source = vec![0_u8; LEN];
+            let mut place = Place::new(len);
+            let source = vec![0_u8; len];
             for round in 0..200_u32 {
                 let value = round as u8 | 1;
                 let how = Renewal::ALL[round as usize % Renewal::ALL.len()];
@@ -148,7 +157,7 @@ fn destinations_are_what_is_there_now() {
                     unsafe { job.put_anywhere(job.right(), theirs, &data)? };
                 }
                 job.barrier()?;
-                let there = &place.bytes()[..LEN];
+                let there = &place.bytes()[..len];
                 assert!(
                     there.iter().all(|byte| *byte == value),
                     "{how:?}, round {round}"
@@ -299,7 +308,8 @@ fn an_emptied_page_with_a_busy_neighbour_is_put_as_it_is() {
                     Ok(())
                 });
                 let mut own = || -> Result<()> {
-                    let page = &mut ours[2 * PAGE..3 * PAGE];
+                    // Two pages, because one would be copied to a slot.
+                    let page = &mut ours[2 * PAGE..4 * PAGE];
                     for round in 1..=ROUNDS {
                         place::empty(page);
                         page[..8].copy_from_slice(&round.to_le_bytes());
@@ -322,6 +332,57 @@ fn an_emptied_page_with_a_busy_neighbour_is_put_as_it_is() {
     }));
     let own = counters[0];
     assert!(own.hits > 0 && own.registrations > 10, "{own}");
+}
+
+/// At the owner, a bucket with an emptied page is not registered until a peer names that page.
+#[test]
+fn an_emptied_page_is_registered_with_its_neighbours_once_a_peer_names_it() {
+    const BUCKET: usize = 128 << 10;
+    const PAGE: u64 = 4096;
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    good(builder.bucket(BUCKET).run_local(2, |job| {
+        let mut word = [0_u64];
+        if job.rank() == Rank(0) {
+            // Whole buckets somewhere in the mapping.
+            let mut place = Place::new(3 * BUCKET);
+            let skipped = place.bytes().as_ptr().align_offset(BUCKET);
+            let bucket = &mut place.bytes()[skipped..skipped + BUCKET];
+            bucket.fill(1);
+            job.send(Rank(1), 1, &[bucket.as_ptr().expose_provenance() as u64])?;
+            for round in 1..20 {
+                job.receive(Rank(1), 2, &mut word)?;
+                let page = &mut bucket[2 * PAGE as usize..3 * PAGE as usize];
+                place::empty(page);
+                page.fill(round);
+                job.send(Rank(1), 3, &word)?;
+            }
+            return job.barrier();
+        }
+        job.receive(Rank(0), 1, &mut word)?;
+        let bucket = word[0];
+        let use_neighbour = || -> Result<u64> {
+            let before = hits(job).0;
+            for _ in 0..10 {
+                // SAFETY: the owner keeps the bucket until the barrier, and does not touch this page.
+                unsafe { job.put_anywhere(Rank(0), bucket + 20 * PAGE, &[2; PAGE as usize])? };
+            }
+            Ok(hits(job).0 - before)
+        };
+        assert!(use_neighbour()? > 0);
+        for round in 1..20 {
+            job.send(Rank(0), 2, &word)?;
+            job.receive(Rank(0), 3, &mut word)?;
+            assert_eq!(use_neighbour()?, 0, "round {round}");
+            let mut back = [0; PAGE as usize];
+            // SAFETY: as above, and the owner waits for the next message before it touches this page.
+            unsafe { job.get_anywhere(Rank(0), bucket + 2 * PAGE, &mut back)? };
+            assert_eq!(back, [round; PAGE as usize]);
+            assert!(use_neighbour()? > 0, "round {round}");
+        }
+        job.barrier()
+    }));
 }
 
 #[test]

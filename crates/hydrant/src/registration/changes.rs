@@ -85,14 +85,24 @@ impl Registration {
         }
     }
 
+    /// Returns whether memory of the program that peers name by its address may stay registered.
+    pub(crate) fn hears(&self) -> bool {
+        self.changes.get().is_some()
+    }
+
     /// Returns whether changes of own memory of the program are heard from now on, so that it may stay registered. The
-    /// changes before this call are known to the engine then.
+    /// changes before this call are known to the engine then. An operation names the memory.
     pub(crate) fn hears_of(&self, addr: u64, len: u64) -> bool {
+        let named = whole_pages((addr, len));
+        self.hears_of_buckets(self.whole_buckets(named), Some(named))
+    }
+
+    /// As [`hears_of`](Self::hears_of), for whole buckets. An operation has named some of their pages, if they are known.
+    fn hears_of_buckets(&self, range: AddressRange, named: Option<AddressRange>) -> bool {
         let Some(changes) = self.changes.get() else {
             return false;
         };
-        let named = whole_pages((addr, len));
-        let (range, watched) = (self.whole_buckets(named), &self.lent.watched);
+        let watched = &self.lent.watched;
         if !watched.has(range) && !self.begin_to_watch(changes.monitor(), range) {
             return false;
         }
@@ -100,19 +110,37 @@ impl Registration {
             return false;
         }
         // After the changes are known: this memory is named as it is now.
-        watched.name(named);
+        if let Some(named) = named {
+            watched.name(named);
+        }
         // A change may have ended what was watched.
-        watched.has(range) && !watched.holds_removed(range)
+        watched.has(range) && watched.is_ready() && !watched.holds_removed(range)
     }
 
     fn begin_to_watch(&self, monitor: &Monitor, range: AddressRange) -> bool {
+        let watched = &self.lent.watched;
         if !self.shares_buckets() {
-            return self.lent.watched.watch(monitor, range);
+            return watched.watch(monitor, range);
+        }
+        let _unready = watched.prepare();
+        if !watched.watch(monitor, range) {
+            return false;
         }
         // In a bucket of several pages, an earlier registration may hold what was mapped of it before.
-        progress::may_wait("the first use of a bucket of several pages").is_ok()
-            && self.lent.watched.watch(monitor, range)
-            && self.take_back(range.0, range.1)
+        if let Ok(run) = self.geometry.span(range.0, range.1) {
+            self.step(&[], |engine, out| {
+                engine.changed(&[(self.name(), run)], 0, out)
+            });
+        }
+        true
+    }
+
+    /// Notes that a peer's operation, which was copied, names own memory by its address.
+    pub(super) fn note_named(&self, addr: u64, len: u64) {
+        if self.lent.watched.has_removed() {
+            self.learn_changes();
+            self.lent.watched.name(whole_pages((addr, len)));
+        }
     }
 
     /// Returns the range of the buckets that hold some bytes of a range.
@@ -149,7 +177,8 @@ impl Registration {
             return false;
         }
         let (start, end) = (geometry.address_of(known), geometry.address_of(run.end()));
-        let hears = self.hears_of(start, end - start);
+        // The message names buckets. So their removed pages stay remembered.
+        let hears = self.hears_of_buckets((start, end - start), None);
         if hears {
             self.progress.lends_watched();
         }

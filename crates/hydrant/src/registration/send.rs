@@ -132,6 +132,7 @@ impl Registration {
             key: Key::ANY,
             offset: addr,
         };
+        self.note_named(addr, into.len() as u64);
         let to = Local::unregistered(into.as_mut_ptr());
         let access = Access::get(self.progress.rank, from, to, into.len());
         // SAFETY: `into` is borrowed, and the copy is done on return.
@@ -151,6 +152,7 @@ impl Registration {
             key: Key::ANY,
             offset: addr,
         };
+        self.note_named(addr, data.len() as u64);
         let from = Local::unregistered(data.as_ptr().cast_mut());
         let access = Access::put(self.progress.rank, to, from, data.len());
         // SAFETY: `data` is borrowed, and the copy is done on return. The memory is lent to peers, so

@@ -11,7 +11,7 @@
 use std::{
     collections::BTreeMap,
     sync::atomic::{
-        AtomicBool, AtomicU64,
+        AtomicBool, AtomicU32, AtomicU64,
         Ordering::{Relaxed, SeqCst},
     },
 };
@@ -38,6 +38,8 @@ pub(super) struct WatchedMemory {
     removed: RwLock<BTreeMap<u64, u64>>,
     /// True if removed pages are remembered.
     has_removed: AtomicBool,
+    /// The number of threads that begin to watch memory of which earlier registrations must end.
+    unready: AtomicU32,
     /// True if a bucket has several pages; never changed.
     has_neighbours: bool,
     /// Pages that an operation has used, each in the place of its hash. An entry is overwritten by another page's.
@@ -54,9 +56,22 @@ impl WatchedMemory {
             ranges: RwLock::default(),
             removed: RwLock::default(),
             has_removed: AtomicBool::new(false),
+            unready: AtomicU32::new(0),
             has_neighbours,
             seen: (0..SEEN).map(|_| AtomicU64::new(0)).collect(),
         }
+    }
+
+    /// Makes other threads wait with watched memory, until the earlier registrations of what the caller begins to watch
+    /// have ended.
+    pub(super) fn prepare(&self) -> PreparationGuard<'_> {
+        self.unready.fetch_add(1, SeqCst);
+        PreparationGuard(&self.unready)
+    }
+
+    /// Returns whether no thread prepares memory that it has begun to watch. Asked after [`has`](Self::has).
+    pub(super) fn is_ready(&self) -> bool {
+        self.unready.load(SeqCst) == 0
     }
 
     /// Returns whether all pages of a range are watched.
@@ -120,6 +135,11 @@ impl WatchedMemory {
         changed
     }
 
+    /// Returns whether removed pages are remembered.
+    pub(super) fn has_removed(&self) -> bool {
+        self.has_removed.load(SeqCst)
+    }
+
     fn forget(&self, range: AddressRange) {
         remove(&mut self.ranges.write(), range);
         self.name(range);
@@ -169,6 +189,15 @@ impl WatchedMemory {
             entry.store(page, Relaxed);
         }
         was_there
+    }
+}
+
+/// Ends the preparation of memory when it is dropped.
+pub(super) struct PreparationGuard<'a>(&'a AtomicU32);
+
+impl Drop for PreparationGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
     }
 }
 

@@ -20,6 +20,9 @@ use crate::{
 /// The keys of accesses that need no registration.
 const ANYWHERE: (u64, u64) = (Key::ANY.0, Key::ANY.0);
 
+/// The most bytes whose copy to or from a slot takes no longer than the question whether memory changes: a system call.
+const CHEAP_COPY: usize = 4 << 10;
+
 /// Returns the direction of the data.
 #[inline(always)]
 fn direction(access: &Access) -> Direction {
@@ -168,8 +171,11 @@ impl Transfer {
                 }
             };
         }
-        // In a bucket of several pages, some pages may be unmapped while others last.
-        let copied = (access.remote.key == Key::ANY) && registration.shares_buckets();
+        // In a bucket of several pages, some pages may be unmapped while others last. The peer hears of that if this
+        // rank does.
+        let copied = (access.remote.key == Key::ANY)
+            && registration.shares_buckets()
+            && !registration.hears();
         // SAFETY: 1., 2. The caller's conditions 1 and 2, until the holds are given back.
         let own = unsafe { self.own_side(registration, access, copied) };
         let local = own.at.expose_provenance() as u64;
@@ -489,11 +495,12 @@ impl Transfer {
             registration.learn_before_use();
             return side(OwnMemory::Transient, local, None);
         }
-        let hears = registration.hears_of(local.addr() as u64, len as u64);
-        if hears && (registration.was_used(local.addr() as u64) || self.bounce.get().is_none()) {
+        let bounce = self.bounce.get();
+        let is_cheap = bounce.is_some() && len <= CHEAP_COPY;
+        let hears = !is_cheap && registration.hears_of(local.addr() as u64, len as u64);
+        if hears && (registration.was_used(local.addr() as u64) || bounce.is_none()) {
             return side(OwnMemory::Persistent, local, None);
         }
-        let bounce = self.bounce.get();
         // SAFETY: 1., 2. The caller's condition 1, which holds until the slot is given back.
         match bounce.and_then(|bounce| unsafe { bounce.take(local, len, direction) }) {
             Some((slot, bounced)) => {
@@ -503,7 +510,10 @@ impl Transfer {
                 side(OwnMemory::Persistent, slot, Some(bounced))
             }
             None if hears => side(OwnMemory::Persistent, local, None),
-            None => side(OwnMemory::Transient, local, None),
+            None => {
+                registration.learn_before_use();
+                side(OwnMemory::Transient, local, None)
+            }
         }
     }
 

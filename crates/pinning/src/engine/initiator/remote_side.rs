@@ -322,6 +322,11 @@ impl Initiator {
             _ => Vec::new(),
         };
         self.stats.refused += asked.refused.len() as u64;
+        // With several pages a bucket, the operation's own may be writable. The copy tells.
+        let for_read_only = match cx.limits().geometry.pages() {
+            1 => Refusal::ReadOnly,
+            _ => Refusal::Limit,
+        };
         for (id, run) in &asked.waiters {
             let Some(piece) = self.pieces.get(id) else {
                 continue;
@@ -335,7 +340,7 @@ impl Initiator {
             let why = (asked.refused.iter())
                 .find(|(refused, _)| refused.overlaps(*run))
                 .map(|(_, why)| *why)
-                .or(look.read_only.then_some(Refusal::ReadOnly))
+                .or(look.read_only.then_some(for_read_only))
                 .or((!look.gaps.is_empty() || !look.joins.is_empty()).then_some(Refusal::Limit));
             self.add_remote_holds(*id, look.holds, why, cx);
         }

@@ -168,6 +168,10 @@ impl Target {
         let (mut refused, extents) = (cx.local.get(request)).map_or_else(Default::default, |it| {
             (it.refused.clone(), cx.local.extents(it))
         });
+        if cx.limits().geometry.pages() > 1 {
+            // A bucket's other pages may be unmapped or read-only. The copy tells whether the operation's own are.
+            (refused.iter_mut()).for_each(|(_, why)| *why = Refusal::Limit);
+        }
         if registrations == cx.local.stats().registrations {
             self.stats.served_from_cache += 1;
         }
