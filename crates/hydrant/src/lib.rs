@@ -107,6 +107,7 @@ pub use hydrant_conduit::{
     memory::{Column, Factor, Number, Runs},
 };
 pub use hydrant_launch::BootstrapKind as Bootstrap;
+pub use hydrant_monitor::ReportingAllocator;
 pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
 pub use hydrant_smp::Foreign;
 pub use job::{Job, JobBuilder, WeakJob, join, run, run_spmd};

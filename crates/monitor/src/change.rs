@@ -44,6 +44,13 @@ pub enum MemoryChange {
         /// The bytes.
         len: u64,
     },
+    /// A block goes back to its allocator, whose memory may hold other blocks, and may be unmapped later.
+    Freed {
+        /// The first address.
+        start: u64,
+        /// The bytes.
+        len: u64,
+    },
     /// Anything may have changed: changes were lost because the subscriber took none for long, or the
     /// monitor ended.
     Anything {
@@ -70,6 +77,7 @@ struct ChangeSlot([AtomicU64; 4]);
 const UNMAPPED: u64 = 1;
 const REMOVED: u64 = 2;
 const MOVED: u64 = 3;
+const FREED: u64 = 4;
 
 impl ChangeSlot {
     fn store(&self, change: MemoryChange) {
@@ -77,6 +85,7 @@ impl ChangeSlot {
             MemoryChange::Unmapped { start, len } => [UNMAPPED, start, len, 0],
             MemoryChange::Removed { start, len } => [REMOVED, start, len, 0],
             MemoryChange::Moved { from, to, len } => [MOVED, from, to, len],
+            MemoryChange::Freed { start, len } => [FREED, start, len, 0],
             MemoryChange::Anything { .. } => return,
         };
         for (place, word) in self.0.iter().zip(words) {
@@ -95,6 +104,10 @@ impl ChangeSlot {
                 start: first,
                 len: second,
             },
+            FREED => MemoryChange::Freed {
+                start: first,
+                len: second,
+            },
             _ => MemoryChange::Moved {
                 from: first,
                 to: second,
@@ -107,12 +120,14 @@ impl ChangeSlot {
 /// Changes on their way from the monitor's thread to one subscriber.
 pub(crate) struct ChangeQueue {
     places: Box<[ChangeSlot]>,
-    /// The number of changes that were pushed. The monitor's thread counts it up.
+    /// The number of changes that were pushed. A thread with the lock counts it up.
     pushed: AtomicU64,
     /// The number of changes that were taken. A subscriber's thread with the lock counts it up.
     taken: AtomicU64,
     /// The number of changes that found no place since the last look.
     lost: AtomicU32,
+    /// Held while a change is pushed. No memory is freed meanwhile.
+    pushing: Mutex<()>,
     /// Held while a change is taken. The monitor's thread never takes it.
     taking: Mutex<()>,
 }
@@ -124,12 +139,14 @@ impl ChangeQueue {
             pushed: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             lost: AtomicU32::new(0),
+            pushing: Mutex::new(()),
             taking: Mutex::new(()),
         }
     }
 
-    /// Adds a change. Only the monitor's thread calls this.
+    /// Adds a change.
     pub(crate) fn push(&self, change: MemoryChange) {
+        let _pushing = self.pushing.lock().unwrap_or_else(PoisonError::into_inner);
         let pushed = self.pushed.load(Relaxed);
         // Acquire ordering: the place was read before it is written again.
         if pushed - self.taken.load(Acquire) >= self.places.len() as u64 {

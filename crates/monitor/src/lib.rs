@@ -15,6 +15,8 @@
 //! - Another thread can map the address of unmapped memory before the event can be read.
 //!   [`Monitor::is_quiet`] tells, because the kernel counts changes from before they take effect.
 //!
+//! A [`ReportingAllocator`] tells of its blocks before they go back, without the kernel, and leaves none of these gaps.
+//!
 //! Some changes are silent: guard pages (`MADV_GUARD_INSTALL`), punched holes and truncation of a mapped
 //! file, and `remap_file_pages`.
 //!
@@ -43,12 +45,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod allocator;
 mod change;
 mod error;
 mod ffi;
 mod monitor;
 mod userfault;
 
+pub use allocator::ReportingAllocator;
 pub use change::MemoryChange;
 pub use error::{MonitorAbsent, SystemCause, Unwatched};
 pub use monitor::{ChangeListener, MemoryChanges, Monitor};

@@ -1,6 +1,7 @@
 //! The monitor of a process, its thread and its subscribers.
 
 use std::{
+    io,
     sync::{
         Arc, OnceLock, PoisonError, RwLock,
         atomic::{
@@ -14,7 +15,7 @@ use std::{
 use hydrant_conduit::fork::CreatorProcess;
 
 use crate::{
-    MemoryChange, MonitorAbsent, MonitorSource, Unwatched,
+    MemoryChange, MonitorAbsent, MonitorSource, ReportingAllocator, Unwatched, allocator,
     change::ChangeQueue,
     userfault::{NoChange, Userfault, block_signals},
 };
@@ -24,7 +25,7 @@ const MOST: usize = 256;
 
 static MONITOR: OnceLock<Result<Monitor, MonitorAbsent>> = OnceLock::new();
 
-/// Called by the monitor's thread. Neither function may allocate, free or take a lock.
+/// Called by the monitor's thread, and by threads that free memory. Neither function may allocate, free or take a lock.
 pub trait ChangeListener: Send + Sync {
     /// A change is about to be heard. The calls that change memory return after this.
     fn begins(&self);
@@ -35,7 +36,8 @@ pub trait ChangeListener: Send + Sync {
 
 /// The monitor of this process.
 pub struct Monitor {
-    userfault: Userfault,
+    /// The kernel's events, or the reason why there are none. Then blocks of the allocator alone are watched.
+    userfault: Result<Userfault, MonitorAbsent>,
     /// The listeners and their queues. Held for a moment only, and never while memory is freed.
     subscribers: RwLock<Vec<Arc<Subscriber>>>,
     /// True once the descriptor is gone.
@@ -61,8 +63,14 @@ impl Monitor {
     /// [`MonitorAbsent`] says why there is none. The answer stays the same as long as the process lives.
     pub fn of_process() -> Result<&'static Self, MonitorAbsent> {
         let monitor = MONITOR.get_or_init(|| {
+            let userfault = Userfault::open();
+            if let Err(absent) = &userfault
+                && !ReportingAllocator::is_in_force()
+            {
+                return Err(*absent);
+            }
             Ok(Self {
-                userfault: Userfault::open()?,
+                userfault,
                 subscribers: RwLock::new(Vec::with_capacity(MOST)),
                 ended: AtomicBool::new(false),
                 origin: CreatorProcess::here(),
@@ -73,9 +81,12 @@ impl Monitor {
         static STARTED: OnceLock<Result<(), MonitorAbsent>> = OnceLock::new();
         STARTED
             .get_or_init(|| {
+                let Ok(userfault) = &monitor.userfault else {
+                    return Ok(());
+                };
                 let started = thread::Builder::new()
                     .name("hydrant-monitor".to_owned())
-                    .spawn(|| monitor.run());
+                    .spawn(|| monitor.run(userfault));
                 started.map(drop).map_err(|cause| MonitorAbsent::NoThread {
                     cause: cause.into(),
                 })
@@ -83,15 +94,25 @@ impl Monitor {
             .map(|()| monitor)
     }
 
-    /// Returns how the kernel was asked.
-    pub fn source(&self) -> MonitorSource {
-        self.userfault.source()
+    /// Returns the monitor, if this process has started one.
+    pub(crate) fn started() -> Option<&'static Self> {
+        let monitor = MONITOR.get()?.as_ref().ok()?;
+        monitor.origin.is_here().then_some(monitor)
+    }
+
+    /// Returns how the kernel tells of changes.
+    ///
+    /// # Errors
+    /// [`MonitorAbsent`] says why it does not. Blocks of the [`ReportingAllocator`] alone are watched then.
+    pub fn source(&self) -> Result<MonitorSource, MonitorAbsent> {
+        let userfault = self.userfault.as_ref().map_err(|absent| *absent)?;
+        Ok(userfault.source())
     }
 
     /// Returns true if mappings of files can be watched, too, and with them initialised statics
     /// (Linux 6.7).
     pub fn watches_files(&self) -> bool {
-        self.userfault.watches_files()
+        (self.userfault.as_ref()).is_ok_and(Userfault::watches_files)
     }
 
     /// Begins to tell a listener of changes.
@@ -132,19 +153,50 @@ impl Monitor {
     /// [`Unwatched`]; then nothing of the range is watched anew.
     pub fn watch(&self, start: u64, len: u64) -> Result<(), Unwatched> {
         // A call on another file of that number fails, too.
-        self.userfault.watch(start, len)
+        match &self.userfault {
+            Ok(userfault) => userfault.watch(start, len),
+            Err(_) => Err(Unwatched {
+                start,
+                len,
+                cause: io::Error::from_raw_os_error(libc::EOPNOTSUPP).into(),
+            }),
+        }
+    }
+
+    /// Watches the block of the [`ReportingAllocator`] whose pages hold all of a range, until it is freed. Returns its
+    /// pages, or `None` if there is no such block. All of these pages stay mapped until subscribers were
+    /// [told](MemoryChange::Freed).
+    pub fn watch_block(&self, start: u64, len: u64) -> Option<(u64, u64)> {
+        self.origin
+            .is_here()
+            .then(|| allocator::watch_block(start, len))?
     }
 
     /// Returns false if memory of this process changes at this moment, and its listeners may not have been told yet. A
-    /// system call of about 0.1 microseconds.
+    /// system call. Blocks of the allocator need no such question.
     ///
     /// # Errors
     /// [`MonitorAbsent::Ended`]: anything may have changed.
     pub fn is_quiet(&self) -> Result<bool, MonitorAbsent> {
-        self.userfault.is_quiet().ok_or_else(|| {
+        let Ok(userfault) = &self.userfault else {
+            return Ok(true);
+        };
+        userfault.is_quiet().ok_or_else(|| {
             self.ended.store(true, Release);
             MonitorAbsent::Ended
         })
+    }
+
+    /// Tells all subscribers of a change that a thread of the program is about to make.
+    pub(crate) fn tell(&self, change: MemoryChange) {
+        let all = self
+            .subscribers
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        for subscriber in all.iter() {
+            subscriber.listener.begins();
+            subscriber.queue.push(change);
+        }
     }
 
     /// # Errors
@@ -160,22 +212,22 @@ impl Monitor {
     }
 
     /// Hears of changes. This thread ends only if the descriptor does.
-    fn run(&self) {
+    fn run(&self, userfault: &Userfault) {
         block_signals();
         // A wait before each event: subscribers are told of a change only if there is one.
-        while self.userfault.wait() && self.hear() {}
+        while userfault.wait() && self.hear(userfault) {}
         self.end();
     }
 
     /// Hears of one change. Returns false if there will be none any more.
-    fn hear(&self) -> bool {
+    fn hear(&self, userfault: &Userfault) -> bool {
         // The lock is held by other threads only while they move a pointer.
         let all = self
             .subscribers
             .read()
             .unwrap_or_else(PoisonError::into_inner);
         all.iter().for_each(|it| it.listener.begins());
-        match self.userfault.read() {
+        match userfault.read() {
             Ok(Some(change)) => {
                 all.iter().for_each(|it| it.queue.push(change));
                 true

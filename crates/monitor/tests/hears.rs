@@ -103,7 +103,7 @@ fn each_way_to_lose_pages_is_heard() {
     let of_ours = |change: &MemoryChange| match change {
         MemoryChange::Unmapped { start, .. } | MemoryChange::Removed { start, .. } => *start,
         MemoryChange::Moved { from, .. } => *from,
-        MemoryChange::Anything { .. } => 0,
+        MemoryChange::Anything { .. } | MemoryChange::Freed { .. } => 0,
     };
     let next = || {
         loop {

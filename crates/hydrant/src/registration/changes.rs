@@ -15,7 +15,7 @@
 
 use std::{sync::Arc, thread};
 
-use hydrant_monitor::{ChangeListener, MemoryChange, Monitor};
+use hydrant_monitor::{ChangeListener, MemoryChange, Monitor, ReportingAllocator};
 use hydrant_pinning::{Hot, RegionNumber, Run};
 use smallvec::SmallVec;
 
@@ -53,17 +53,26 @@ pub(super) fn monitor(settings: &Settings, follows: bool) -> Result<Option<&'sta
     if settings.monitor == MonitorKind::Off || !is_of_use {
         return Ok(None);
     }
-    match Monitor::of_process() {
-        Ok(monitor) => Ok(Some(monitor)),
-        Err(why) if settings.monitor == MonitorKind::Auto => {
+    let refused = |why: &dyn std::fmt::Display| Error::Setting {
+        name: "HYDRANT_MONITOR",
+        value: settings.monitor.to_string(),
+        expected: format!("another monitor: {why}"),
+    };
+    let monitor = Monitor::of_process();
+    match (settings.monitor, monitor) {
+        (MonitorKind::Allocator, _) if !ReportingAllocator::is_in_force() => Err(refused(
+            &"the program's global allocator is no ReportingAllocator",
+        )),
+        (MonitorKind::Userfaultfd, Ok(monitor)) => match monitor.source() {
+            Ok(_) => Ok(Some(monitor)),
+            Err(why) => Err(refused(&why)),
+        },
+        (_, Ok(monitor)) => Ok(Some(monitor)),
+        (MonitorKind::Auto, Err(why)) => {
             tracing::debug!(%why, "memory of the program is registered for one operation at a time");
             Ok(None)
         }
-        Err(why) => Err(Error::Setting {
-            name: "HYDRANT_MONITOR",
-            value: settings.monitor.to_string(),
-            expected: format!("another monitor: {why}"),
-        }),
+        (_, Err(why)) => Err(refused(&why)),
     }
 }
 
@@ -103,10 +112,14 @@ impl Registration {
             return false;
         };
         let watched = &self.lent.watched;
-        if !watched.has(range) && !self.begin_to_watch(changes.monitor(), range) {
+        let is_reported = self.begin_to_hear(range, changes.monitor());
+        let watch = |range| self.by_kernel && watched.watch(changes.monitor(), range);
+        if !is_reported && !watched.has(range) && !self.begin_to_watch(range, watch) {
             return false;
         }
-        if !self.learn_of_changes_under_way() {
+        if is_reported {
+            self.learn_changes();
+        } else if !self.learn_of_changes_under_way() {
             return false;
         }
         // After the changes are known: this memory is named as it is now.
@@ -114,16 +127,31 @@ impl Registration {
             watched.name(named);
         }
         // A change may have ended what was watched.
-        watched.has(range) && watched.is_ready() && !watched.holds_removed(range)
+        let is_watched = match is_reported {
+            true => watched.is_reported(range),
+            false => watched.has(range),
+        };
+        is_watched && watched.is_ready() && !watched.holds_removed(range)
     }
 
-    fn begin_to_watch(&self, monitor: &Monitor, range: AddressRange) -> bool {
+    /// Returns whether the program's allocator tells of changes of whole buckets from now on.
+    fn begin_to_hear(&self, range: AddressRange, monitor: &Monitor) -> bool {
         let watched = &self.lent.watched;
+        ReportingAllocator::is_in_force()
+            && (watched.is_reported(range)
+                || self.begin_to_watch(range, |range| watched.watch_block(monitor, range)))
+    }
+
+    fn begin_to_watch(
+        &self,
+        range: AddressRange,
+        watch: impl FnOnce(AddressRange) -> bool,
+    ) -> bool {
         if !self.shares_buckets() {
-            return watched.watch(monitor, range);
+            return watch(range);
         }
-        let _unready = watched.prepare();
-        if !watched.watch(monitor, range) {
+        let _unready = self.lent.watched.prepare();
+        if !watch(range) {
             return false;
         }
         // In a bucket of several pages, an earlier registration may hold what was mapped of it before.
@@ -186,9 +214,15 @@ impl Registration {
     }
 
     /// Makes changes of own memory known, before memory is used that an earlier registration may hold as it was.
-    pub(crate) fn learn_before_use(&self) {
-        if self.changes.get().is_some() {
-            self.learn_of_changes_under_way();
+    pub(crate) fn learn_before_use(&self, (addr, len): AddressRange) {
+        if self.changes.get().is_none() {
+            return;
+        }
+        let is_reported = ReportingAllocator::is_in_force()
+            && (self.lent.watched).is_reported(self.whole_buckets(whole_pages((addr, len))));
+        match is_reported {
+            true => self.learn_changes(),
+            false => _ = self.learn_of_changes_under_way(),
         }
     }
 

@@ -176,8 +176,9 @@ impl Registration {
     /// # Safety
     /// 1. and 2. as [`lend`](Self::lend).
     pub(crate) unsafe fn lend_at_once(&self, addr: *mut u8, len: usize) -> Key {
-        self.learn_before_use();
-        Key((self.lent).lend((addr.expose_provenance() as u64, len as u64)))
+        let place = (addr.expose_provenance() as u64, len as u64);
+        self.learn_before_use(place);
+        Key((self.lent).lend(place))
     }
 
     /// Begins the revocation that must come before memory is lent, if there is any to do. The
@@ -241,7 +242,7 @@ impl Registration {
     /// [`Error::InHandler`].
     pub(crate) fn lend_steady(&self, place: AddressRange) -> Result<Key> {
         self.prepare_to_lend(place.0, place.1)?;
-        self.learn_before_use();
+        self.learn_before_use(place);
         Ok(Key(self.lent.lend_steady(place)))
     }
 

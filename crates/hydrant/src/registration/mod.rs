@@ -132,6 +132,8 @@ pub(crate) struct Registration {
     registers_own: bool,
     /// The changes of own memory, where they are heard; set once, when the job is composed.
     changes: OnceLock<hydrant_monitor::MemoryChanges>,
+    /// True if the kernel is asked to watch memory, too; false if the program's allocator alone tells.
+    by_kernel: bool,
     /// True if there is always room to register an own word.
     reserve: bool,
 }
@@ -150,6 +152,8 @@ pub(crate) struct RegistrationSetup {
     registers_own: bool,
     /// The monitor that tells of changes of own memory.
     monitor: Option<&'static Monitor>,
+    /// True if that may be the kernel.
+    by_kernel: bool,
 }
 
 impl RegistrationSetup {
@@ -174,6 +178,7 @@ impl RegistrationSetup {
         let pages = engine.limits().geometry.pages();
         let follows = registration.follows_mapping && pages == 1;
         let monitor = changes::monitor(settings, follows)?;
+        let by_kernel = settings.monitor != crate::MonitorKind::Allocator;
         let base = conduit
             .window(conduit.rank())
             .map(|window| window.as_ptr().addr() as u64)
@@ -188,6 +193,7 @@ impl RegistrationSetup {
             inline: registration.inline,
             registers_own: registration.local,
             monitor,
+            by_kernel,
         }))
     }
 
@@ -235,6 +241,7 @@ impl Registration {
             inline: setup.inline,
             registers_own: setup.registers_own,
             changes: OnceLock::new(),
+            by_kernel: setup.by_kernel,
             reserve: setup.reserve,
         };
         if let Some(monitor) = setup.monitor {

@@ -119,7 +119,7 @@ impl Registration {
     /// number to [release](Self::let_go_of_own) it, and its extents in order: the end address and
     /// the key of each. Returns `None` if there is no room.
     pub(crate) fn hold(&self, addr: u64, len: u64, used: Use) -> Option<(u64, Extents)> {
-        self.learn_before_use();
+        self.learn_before_use((addr, len));
         let lasts = self.lasts(addr, len);
         if !lasts && self.shares_buckets() {
             // Some pages of a bucket with several may be unmapped by now.

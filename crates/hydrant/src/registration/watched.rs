@@ -34,6 +34,8 @@ pub(super) struct WatchedMemory {
     own: AddressRange,
     /// The watched ranges, without overlap: the end of each by its start.
     ranges: RwLock<BTreeMap<u64, u64>>,
+    /// The pages of watched blocks of the program's allocator, without overlap, as above.
+    reported: RwLock<BTreeMap<u64, u64>>,
     /// Removed pages that no operation has named since, without overlap; empty in buckets of one page.
     removed: RwLock<BTreeMap<u64, u64>>,
     /// True if removed pages are remembered.
@@ -54,6 +56,7 @@ impl WatchedMemory {
         Self {
             own,
             ranges: RwLock::default(),
+            reported: RwLock::default(),
             removed: RwLock::default(),
             has_removed: AtomicBool::new(false),
             unready: AtomicU32::new(0),
@@ -77,6 +80,24 @@ impl WatchedMemory {
     /// Returns whether all pages of a range are watched.
     pub(super) fn has(&self, range: AddressRange) -> bool {
         covers(&self.ranges.read(), range)
+    }
+
+    /// Returns whether all pages of a range belong to watched blocks of the program's allocator, which tells before it
+    /// frees them. No question to the kernel is needed.
+    pub(super) fn is_reported(&self, range: AddressRange) -> bool {
+        covers(&self.reported.read(), range)
+    }
+
+    /// Watches the allocator's block that holds a range. Returns false if there is none.
+    #[cold]
+    pub(super) fn watch_block(&self, monitor: &Monitor, range: AddressRange) -> bool {
+        // The lock is held, so that a change of this memory is applied after the block was added.
+        let mut reported = self.reported.write();
+        let block = monitor.watch_block(range.0, range.1);
+        if let Some((start, len)) = block {
+            add(&mut reported, start, start + len);
+        }
+        block.is_some()
     }
 
     /// Watches all mappings with bytes of a range. Returns false if some of the memory cannot be watched.
@@ -115,6 +136,10 @@ impl WatchedMemory {
                 self.note_removed((start, len));
                 changed.push((start, len));
             }
+            MemoryChange::Freed { start, len } => {
+                remove(&mut self.reported.write(), (start, len));
+                changed.push((start, len));
+            }
             MemoryChange::Unmapped { start, len } => {
                 self.forget((start, len));
                 changed.push((start, len));
@@ -126,8 +151,10 @@ impl WatchedMemory {
                 }
             }
             MemoryChange::Anything { .. } => {
-                let ranges = std::mem::take(&mut *self.ranges.write());
-                changed.extend(ranges.into_iter().map(|(start, end)| (start, end - start)));
+                for all in [&self.ranges, &self.reported] {
+                    let ranges = std::mem::take(&mut *all.write());
+                    changed.extend(ranges.into_iter().map(|(start, end)| (start, end - start)));
+                }
                 // Pages that were removed unheard are not held by what is watched anew.
                 changed.iter().for_each(|range| self.note_removed(*range));
             }
@@ -142,6 +169,7 @@ impl WatchedMemory {
 
     fn forget(&self, range: AddressRange) {
         remove(&mut self.ranges.write(), range);
+        remove(&mut self.reported.write(), range);
         self.name(range);
     }
 

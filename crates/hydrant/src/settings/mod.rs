@@ -71,8 +71,9 @@ pub fn memory_monitor(settings: &Settings) -> Result<String, String> {
     }
     let monitor = hydrant_monitor::Monitor::of_process().map_err(|absent| absent.to_string())?;
     let source = match monitor.source() {
-        hydrant_monitor::MonitorSource::SystemCall => "userfaultfd(2)",
-        hydrant_monitor::MonitorSource::Device => "/dev/userfaultfd",
+        Ok(hydrant_monitor::MonitorSource::SystemCall) => "userfaultfd(2)",
+        Ok(hydrant_monitor::MonitorSource::Device) => "/dev/userfaultfd",
+        Err(why) => return Ok(format!("told by the program's allocator alone: {why}")),
     };
     let files = match monitor.watches_files() {
         true => "files and initialised statics included",

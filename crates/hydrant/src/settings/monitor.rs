@@ -5,11 +5,14 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum MonitorKind {
-    /// The kernel's userfaultfd where it is permitted, otherwise none.
+    /// The program's [`ReportingAllocator`](crate::ReportingAllocator) and the kernel's userfaultfd, as far as they are
+    /// there.
     #[default]
     Auto,
-    /// The kernel's userfaultfd. It is an error if that is not permitted.
+    /// The kernel's userfaultfd, and the program's allocator where it reports. It is an error if the kernel refuses.
     Userfaultfd,
+    /// The program's [`ReportingAllocator`](crate::ReportingAllocator) alone. It is an error if the program has none.
+    Allocator,
     /// None. Memory that Hydrant has not allocated, and that was not lent, is registered for one operation or copied.
     Off,
 }
@@ -17,5 +20,6 @@ pub enum MonitorKind {
 super::forms::words!(MonitorKind {
     Auto => "auto",
     Userfaultfd => "userfaultfd",
+    Allocator => "allocator",
     Off => "off",
 });

@@ -140,7 +140,7 @@ macro_rules! each_setting {
     /// Without one, memory from an allocator of the program's is registered for one operation or copied.
     "HYDRANT_MONITOR" monitor: MonitorKind = MonitorKind::Auto;
         OneOf(&MonitorKind::ALL);
-        "the way to hear that own memory is unmapped, moved or emptied, so that it may stay registered: the kernel's `userfaultfd`, or none (`off`); `auto` is the best that the system permits";
+        "the way to hear that own memory is unmapped, moved or emptied, so that it may stay registered: the kernel's `userfaultfd`, the program's own allocator if it is a `ReportingAllocator` (`allocator`), or none (`off`); `auto` is all that there is";
         builder kind: MonitorKind => kind;
 
     "HYDRANT_ATOMICS" atomics: AtomicsKind = AtomicsKind::Auto;

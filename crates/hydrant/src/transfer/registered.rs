@@ -492,7 +492,7 @@ impl Transfer {
         }
         if registration.strategy() == Strategy::Auto && registration.copies(direction, len as u64) {
             // The data must not be copied twice. The engine may still use a registration that is there.
-            registration.learn_before_use();
+            registration.learn_before_use((local.addr() as u64, len as u64));
             return side(OwnMemory::Transient, local, None);
         }
         let bounce = self.bounce.get();
@@ -511,7 +511,7 @@ impl Transfer {
             }
             None if hears => side(OwnMemory::Persistent, local, None),
             None => {
-                registration.learn_before_use();
+                registration.learn_before_use((local.addr() as u64, len as u64));
                 side(OwnMemory::Transient, local, None)
             }
         }
