@@ -1,12 +1,18 @@
 //! The strategy that foresees which memory is used: what it registers ahead and gives up, in virtual time
 //! exactly, and on memory that is really pinned.
 
+#![allow(unsafe_code)] // maps memory
+
+#[path = "support/place.rs"]
+mod place;
+
 use std::time::Duration;
 
 use hydrant::{
     ConduitKind, Counters, Foresight, Job, MessageProtocol, Rank, RegistrationStats, Result,
     Strategy, settings,
 };
+use place::{Place, Renewal};
 
 const LEN: usize = 256 << 10;
 const PAGE: usize = 4096;
@@ -469,6 +475,52 @@ fn paced_puts(job: &Job) -> Result<Seen> {
     }
     job.barrier()?;
     Ok(Seen::of(job))
+}
+
+/// Puts from two buffers of the program in turn, whose pages are emptied now and then.
+fn own_buffers(job: &Job) -> Result<Seen> {
+    let memory = job.alloc::<u8>(2 * LEN)?;
+    let mut buffers = [Place::new(LEN), Place::new(LEN)];
+    for round in 0..60_u8 {
+        for (which, buffer) in buffers.iter_mut().enumerate() {
+            if job.rank() == Rank(0) {
+                let value = 2 * round + which as u8;
+                if round % 5 == 4 {
+                    buffer.renew(Renewal::Emptied, value);
+                } else {
+                    buffer.bytes().fill(value);
+                }
+                memory.put(Rank(1), which * LEN, buffer.bytes())?;
+                let mut got = vec![0; LEN];
+                memory.get(Rank(1), which * LEN, &mut got)?;
+                assert!(got.iter().all(|it| *it == value), "round {round}");
+            }
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    }
+    job.barrier()?;
+    Ok(Seen::of(job))
+}
+
+#[test]
+fn buffers_of_the_program_are_registered_ahead_where_changes_are_heard() {
+    if let Err(absent) = hydrant_monitor::Monitor::of_process() {
+        assert!(
+            std::env::var_os("HYDRANT_TEST_REQUIRE").is_none(),
+            "{absent}"
+        );
+        return eprintln!("left out: {absent}");
+    }
+    let builder = Job::builder().expect("settings are right");
+    let ends = builder
+        .conduit("smp+pin".parse().expect("it is a conduit"))
+        .registration(Strategy::Foresight)
+        .foresight_steps_back(false)
+        .run_local(2, own_buffers);
+    let seen: Result<Vec<_>> = ends.into_iter().collect();
+    let foresight = seen.expect("a rank failed")[0].foresight();
+    assert!(foresight.given_up > 0, "{foresight:?}");
+    assert!(foresight.found > 0, "{foresight:?}");
 }
 
 /// Both on two ranks of this network, on which memory is really pinned.

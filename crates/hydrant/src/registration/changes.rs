@@ -182,7 +182,7 @@ impl Registration {
 
     /// Returns whether a fresh registration may hold removed pages, which no operation has named since.
     pub(super) fn may_hold_removed(&self, (start, end): (u64, u64)) -> bool {
-        if self.changes.get().is_none() || !self.shares_buckets() {
+        if self.changes.get().is_none() || !self.lent.watched.remembers_removed() {
             return false;
         }
         self.learn_changes();
@@ -205,12 +205,24 @@ impl Registration {
             return false;
         }
         let (start, end) = (geometry.address_of(known), geometry.address_of(run.end()));
-        // The message names buckets. So their removed pages stay remembered.
-        let hears = self.hears_of_buckets((start, end - start), None);
+        // The message names buckets. So removed pages of those with several stay remembered.
+        let range = (start, end - start);
+        let hears = self.hears_of_buckets(range, (!self.shares_buckets()).then_some(range));
         if hears {
             self.progress.lends_watched();
         }
         hears
+    }
+
+    /// Returns whether own memory that no operation has named may be registered ahead: its changes are heard already, and
+    /// none of its pages may be on their way out.
+    pub(super) fn is_heard(&self, range: AddressRange) -> bool {
+        let watched = &self.lent.watched;
+        (watched.has(range) || watched.is_reported(range))
+            && self.learn_of_changes_under_way()
+            && (watched.has(range) || watched.is_reported(range))
+            && watched.is_ready()
+            && !watched.holds_removed(range)
     }
 
     /// Makes changes of own memory known, before memory is used that an earlier registration may hold as it was.

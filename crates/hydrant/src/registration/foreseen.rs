@@ -119,9 +119,14 @@ impl Registration {
     /// Registers own memory that is expected to be needed soon.
     pub(crate) fn foresee(&self, addr: u64, len: u64) -> Foreseen {
         let judged = self.lent.ends();
-        let is_persistent = |run: Run| self.lent.persistent_until(self.geometry, run) == run.end();
+        let geometry = self.geometry;
+        let may_stay = |run: Run| {
+            let known = self.lent.persistent_until(geometry, run);
+            let (start, end) = (geometry.address_of(known), geometry.address_of(run.end()));
+            known == run.end() || self.is_heard((start, end - start))
+        };
         // Transient memory is not kept registered beyond its use.
-        if !self.geometry.span(addr, len).is_ok_and(is_persistent) {
+        if !geometry.span(addr, len).is_ok_and(may_stay) {
             return Foreseen::Refused;
         }
         let id = self.name();

@@ -91,13 +91,13 @@ impl LentState {
 }
 
 impl LentMemory {
-    /// `shares_buckets`: a bucket may hold memory of several kinds.
+    /// `remembers_removed`: a registration may hold pages that no operation has named.
     pub(super) fn new(
         rank: Rank,
         segment: AddressRange,
         anywhere: bool,
         follows: bool,
-        shares_buckets: bool,
+        remembers_removed: bool,
     ) -> Self {
         let lent = Self {
             rank,
@@ -105,7 +105,7 @@ impl LentMemory {
             anywhere,
             follows,
             state: RwLock::default(),
-            watched: WatchedMemory::new(segment, shares_buckets),
+            watched: WatchedMemory::new(segment, remembers_removed),
             ends: AtomicU64::new(0),
         };
         // Hydrant's own part stays as long as the job.

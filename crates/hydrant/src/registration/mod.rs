@@ -224,7 +224,8 @@ impl Registration {
                 setup.segment,
                 setup.anywhere,
                 setup.follows,
-                !setup.follows && limits.geometry.pages() > 1,
+                !setup.follows
+                    && (limits.geometry.pages() > 1 || setup.strategy == Strategy::Foresight),
             ),
             known: RwLock::default(),
             segments: SegmentAddresses::new(progress.size, rank, setup.segment.0, bootstrap),

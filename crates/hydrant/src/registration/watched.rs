@@ -3,8 +3,8 @@
 //! Whole mappings are watched, not single pages: each watched page in a mapping would split it in three, and the kernel
 //! limits the number of mappings of a process.
 //!
-//! In buckets of several pages, a registration holds neighbours of the pages that an operation names. The kernel tells
-//! of removed pages before they go, so such a registration could keep a neighbour's old page. Removed pages are
+//! In buckets of several pages, a registration holds neighbours of the pages that an operation names. A registration ahead
+//! of use holds pages that no operation names. The kernel tells of removed pages before they go, so such a registration could keep a neighbour's old page. Removed pages are
 //! therefore remembered until an operation names them: a correct program does so after they went. Until then nothing is
 //! registered that holds them.
 
@@ -42,8 +42,9 @@ pub(super) struct WatchedMemory {
     has_removed: AtomicBool,
     /// The number of threads that begin to watch memory of which earlier registrations must end.
     unready: AtomicU32,
-    /// True if a bucket has several pages; never changed.
-    has_neighbours: bool,
+    /// True if removed pages are remembered: a bucket has several pages, or memory is registered ahead of its use. Never
+    /// changed.
+    remembers: bool,
     /// Pages that an operation has used, each in the place of its hash. An entry is overwritten by another page's.
     seen: Box<[AtomicU64]>,
 }
@@ -52,7 +53,7 @@ pub(super) struct WatchedMemory {
 pub(super) type ChangedRanges = SmallVec<[AddressRange; 4]>;
 
 impl WatchedMemory {
-    pub(super) fn new(own: AddressRange, has_neighbours: bool) -> Self {
+    pub(super) fn new(own: AddressRange, remembers: bool) -> Self {
         Self {
             own,
             ranges: RwLock::default(),
@@ -60,9 +61,14 @@ impl WatchedMemory {
             removed: RwLock::default(),
             has_removed: AtomicBool::new(false),
             unready: AtomicU32::new(0),
-            has_neighbours,
+            remembers,
             seen: (0..SEEN).map(|_| AtomicU64::new(0)).collect(),
         }
+    }
+
+    /// Returns whether removed pages are remembered.
+    pub(super) fn remembers_removed(&self) -> bool {
+        self.remembers
     }
 
     /// Makes other threads wait with watched memory, until the earlier registrations of what the caller begins to watch
@@ -162,7 +168,7 @@ impl WatchedMemory {
         changed
     }
 
-    /// Returns whether removed pages are remembered.
+    /// Returns whether there are removed pages that no operation has named since.
     pub(super) fn has_removed(&self) -> bool {
         self.has_removed.load(SeqCst)
     }
@@ -174,7 +180,7 @@ impl WatchedMemory {
     }
 
     fn note_removed(&self, (start, len): AddressRange) {
-        if !self.has_neighbours {
+        if !self.remembers {
             return;
         }
         let mut removed = self.removed.write();
