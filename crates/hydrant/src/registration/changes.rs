@@ -110,9 +110,15 @@ impl Registration {
             return self.lent.watched.watch(monitor, range);
         }
         // In a bucket of several pages, an earlier registration may hold what was mapped of it before.
-        progress::may_wait("the first use of a bucket of several pages").is_ok()
+        self.may_wait("the first use of a bucket of several pages")
             && self.lent.watched.watch(monitor, range)
             && self.take_back(range.0, range.1)
+    }
+
+    /// Returns whether this thread may wait for a message: not in a handler or a task, nor in a room's own handling of a
+    /// message, where the inbox is locked.
+    fn may_wait(&self, what: &'static str) -> bool {
+        progress::may_wait(what).is_ok() && !self.progress.is_polled_here()
     }
 
     /// Returns the range of the buckets that hold some bytes of a range.
@@ -231,7 +237,7 @@ impl Registration {
     }
 
     /// Makes changes known to the engine and to the peers that reach the memory. Waits for these peers, unless the
-    /// caller is a handler or a task.
+    /// caller is a handler or a task, or handles a message.
     #[cold]
     pub(crate) fn settle(&self) {
         if self.changes.get().is_none() {
@@ -240,7 +246,7 @@ impl Registration {
         self.learn_of_changes_under_way();
         while self.hot.is_unsettled() {
             self.learn_changes();
-            if progress::may_wait("answers about changed memory").is_err() {
+            if !self.may_wait("answers about changed memory") {
                 return self.flush();
             }
             let settled = || !self.hot.is_unsettled() || self.hot.has_changes();
