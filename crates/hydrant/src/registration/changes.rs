@@ -195,7 +195,7 @@ impl Registration {
     /// Takes all watched memory back, because nobody hears of its changes any more.
     #[cold]
     fn forget_watched(&self) {
-        let all = (self.lent).apply(&MemoryChange::Anything { lost: 0 });
+        let all = (self.lent).apply(&MemoryChange::Anything);
         let spans = all
             .iter()
             .filter_map(|(start, len)| self.geometry.span(*start, *len).ok());
@@ -213,7 +213,7 @@ impl Registration {
         while self.hot.has_changes() {
             let (mut runs, mut count) = (SmallVec::<[(u64, Run); 8]>::new(), 0);
             while let Some(change) = changes.take() {
-                count += change.count();
+                count += 1;
                 for (start, len) in self.lent.apply(&change) {
                     if let Ok(run) = self.geometry.span(start, len) {
                         runs.push((self.name(), run));

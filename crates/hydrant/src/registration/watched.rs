@@ -110,7 +110,7 @@ impl WatchedMemory {
                     changed.push((start, len));
                 }
             }
-            MemoryChange::Anything { .. } => {
+            MemoryChange::Anything => {
                 let ranges = std::mem::take(&mut *self.ranges.write());
                 changed.extend(ranges.into_iter().map(|(start, end)| (start, end - start)));
                 // Pages that were removed unheard are not held by what is watched anew.
