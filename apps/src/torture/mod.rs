@@ -101,6 +101,11 @@ pub struct Arguments {
     #[arg(long)]
     leak: bool,
 
+    /// How many percent of the operations use memory that is changed between its uses, beside the usual ones
+    #[arg(long, value_name = "PERCENT", default_value_t = 0,
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    changes: u8,
+
     /// How long an operation may take before it counts as a hang
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     patience: f64,
@@ -204,10 +209,12 @@ struct Worker<'job> {
     anywhere: Anywhere,
     changing: Changing,
     forks: Forks,
+    /// The percentage of additional steps that change memory.
+    changes: u8,
 }
 
 impl<'job> Worker<'job> {
-    fn new(hand: Hand<'job>, shared: &TortureState) -> Self {
+    fn new(mut hand: Hand<'job>, shared: &TortureState, changes: u8) -> Self {
         Self {
             region: WrittenRegion::new(&shared.region, &hand),
             lender: Lender::new(&shared.board),
@@ -215,8 +222,9 @@ impl<'job> Worker<'job> {
             words: Words::new(&shared.words, hand.crew),
             calls: ThreadCalls::new(&shared.handlers, hand.crew),
             anywhere: Anywhere::new(&shared.places),
-            changing: Changing::new(&shared.changing, hand.crew),
+            changing: Changing::new(&shared.changing, &mut hand),
             forks: Forks::new(&shared.board),
+            changes,
             hand,
         }
     }
@@ -224,6 +232,9 @@ impl<'job> Worker<'job> {
     /// Runs one random operation.
     fn step(&mut self) -> Result<()> {
         let hand = &mut self.hand;
+        if self.changes > 0 && hand.dice.below(100) < usize::from(self.changes) {
+            return self.changing.step(hand);
+        }
         match hand.dice.below(100) {
             0..36 => self.region.step(hand),
             36..60 => self.borrower.step(hand),
@@ -295,7 +306,7 @@ fn torture(job: &Job, arguments: &Arguments, tally: &mut TortureTally) -> Result
     let shared = TortureState::new(job, crew)?;
     let mut collectives = Collectives::new(job, arguments.seed)?;
     let hand = |thread| Hand::new(job, crew, thread, arguments.seed);
-    let mut first = Worker::new(hand(0), &shared);
+    let mut first = Worker::new(hand(0), &shared, arguments.changes);
     eprintln!(
         "torture: rank {} is process {}",
         job.rank(),
@@ -308,7 +319,7 @@ fn torture(job: &Job, arguments: &Arguments, tally: &mut TortureTally) -> Result
         let spawn = |thread| {
             let (shared, hand) = (&shared, hand(thread));
             threads.spawn(move || {
-                let mut worker = Worker::new(hand, shared);
+                let mut worker = Worker::new(hand, shared, arguments.changes);
                 let ended = worker.work(shared);
                 (worker, ended)
             })

@@ -9,11 +9,19 @@ mod pinned;
 mod place;
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    cell::RefCell,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     thread,
+    time::Duration,
 };
 
-use hydrant::{Counters, Job, JobBuilder, MonitorKind, Rank, Result, Strategy};
+use hydrant::{
+    ConduitKind, Counters, InterNodeKind, Job, JobBuilder, MonitorKind, Rank, Result, Signal,
+    Strategy, Symmetric,
+};
 use place::{Place, Renewal};
 
 /// Returns a builder whose ranks hear of changes, unless this kernel permits no monitor.
@@ -220,6 +228,289 @@ fn a_peer_that_others_tell_reaches_what_is_there_now() {
         }
         job.barrier()
     }));
+}
+
+/// Puts memory and gets it back, some times, with the value that it has at that time.
+fn use_again(field: &Symmetric<u8>, memory: &mut [u8], value: u8) -> Result<()> {
+    for round in 0..3 {
+        let value = value.wrapping_add(round);
+        memory.fill(value);
+        field.put(Rank(1), 0, memory)?;
+        memory.fill(0);
+        field.get(Rank(1), 0, memory)?;
+        assert!(memory.iter().all(|byte| *byte == value), "{value}");
+    }
+    Ok(())
+}
+
+/// Stacks of threads that end, memory of threads, initialised statics, memory in huge pages, and pages that were
+/// readable alone for a while.
+#[test]
+fn memory_of_each_kind_is_what_is_there_now() {
+    const HUGE: usize = 2 << 20;
+    thread_local! {
+        static OWN: RefCell<[u8; 10_000]> = const { RefCell::new([1; 10_000]) };
+    }
+    static INITIALISED: Mutex<[u8; 10_000]> = Mutex::new([1; 10_000]);
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    good(builder.run_local(2, |job| {
+        let field = job.alloc::<u8>(4 * HUGE)?;
+        if job.rank() == Rank(0) {
+            for round in 0..40_u8 {
+                thread::scope(|scope| {
+                    let ends = scope.spawn(|| {
+                        let mut stack = [0; 30_000];
+                        use_again(&field, &mut stack, round)?;
+                        OWN.with_borrow_mut(|own| use_again(&field, own, round))
+                    });
+                    ends.join().expect("no panic")
+                })?;
+                use_again(&field, &mut *INITIALISED.lock().expect("no panic"), round)?;
+            }
+            let mut place = Place::new(3 * HUGE);
+            let skipped = place.bytes().as_ptr().align_offset(HUGE);
+            let pages = &mut place.bytes()[skipped..][..HUGE];
+            let advise = |pages: &mut [u8], advice| {
+                // SAFETY: the pages are borrowed, and keep their content.
+                unsafe { libc::madvise(pages.as_mut_ptr().cast(), pages.len(), advice) }
+            };
+            for round in 0..8_u8 {
+                let advice = [libc::MADV_HUGEPAGE, libc::MADV_NOHUGEPAGE];
+                advise(pages, advice[usize::from(round) % 2]);
+                use_again(&field, pages, round)?;
+                advise(pages, libc::MADV_COLLAPSE);
+                use_again(&field, &mut pages[4096 * 5..][..8192], round)?;
+                place::empty(&mut pages[..4096 * 7]);
+                use_again(&field, &mut pages[4096 * 6..][..HUGE / 2], round)?;
+            }
+            let mut place = Place::new(64 << 10);
+            for round in 0..8_u8 {
+                use_again(&field, place.bytes(), round)?;
+                place.set_writable(false);
+                for _ in 0..3 {
+                    field.put(Rank(1), 0, place.bytes())?;
+                }
+                assert_eq!(field.get_value(Rank(1), 0)?, round + 2);
+                place.set_writable(true);
+            }
+        }
+        job.barrier()
+    }));
+}
+
+/// Rank 1 tells its mate of new memory by a store, and the mate tells rank 2 on another host, which reached what was there
+/// before. In every other round a barrier tells all.
+#[test]
+fn a_mate_that_tells_another_host_comes_after_the_news() {
+    const LEN: usize = 8192;
+    const ROUNDS: u64 = 400;
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    let hosts = (builder.conduit(ConduitKind::Auto))
+        .inter_node(InterNodeKind::Pinned)
+        .pretend_hosts(2);
+    let counters = good(hosts.run_local(4, |job| {
+        let (flags, mut place) = (job.alloc::<u64>(1)?, Place::new(LEN));
+        let mut theirs = [place.address()];
+        job.broadcast(Rank(1), &mut theirs)?;
+        for round in 1..=ROUNDS {
+            let (value, by_signal) = (round as u8 | 1, round % 2 == 0);
+            let how = [Renewal::Over, Renewal::Emptied, Renewal::Moved][round as usize % 3];
+            if job.rank() == Rank(1) {
+                place.renew(how, 0);
+            }
+            if !by_signal {
+                job.barrier()?;
+            }
+            match job.rank() {
+                Rank(1) => {
+                    if by_signal {
+                        flags.signal(Rank(0), 0, Signal::Set(round))?;
+                    }
+                    job.receive(Rank(2), 1, &mut [0_u64])?;
+                    let there = &place.bytes()[..LEN];
+                    assert!(
+                        there.iter().all(|byte| *byte == value),
+                        "{how:?}, round {round}"
+                    );
+                }
+                Rank(0) if by_signal => {
+                    job.wait_until(&flags, 0, |word| word >= round)?;
+                    flags.signal(Rank(2), 0, Signal::Set(round))?;
+                }
+                Rank(2) => {
+                    if by_signal {
+                        job.wait_until(&flags, 0, |word| word >= round)?;
+                    }
+                    // SAFETY: rank 1 waits for the message that follows.
+                    unsafe { job.put_anywhere(Rank(1), theirs[0], &[value; LEN])? };
+                    job.send(Rank(1), 1, &[round])?;
+                }
+                _ => {}
+            }
+        }
+        job.barrier()?;
+        Ok(job.counters())
+    }));
+    assert!(counters[1].memory_changes > ROUNDS / 2, "{}", counters[1]);
+}
+
+/// Long messages, which each rank answers where it handles them, arrive while memory changes that a peer reaches. Nobody
+/// waits there for the peer, whose answer could not be handled meanwhile.
+#[test]
+fn messages_are_handled_while_memory_changes() {
+    const LEN: usize = 8192;
+    const LONG: usize = 200_000;
+    const ROUNDS: u8 = 250;
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    let counters = good(builder.run_local(2, |job| {
+        let (mut place, over) = (Place::new(LEN), AtomicBool::new(false));
+        let mut theirs = vec![place.address()];
+        theirs = job.all_gather(&theirs)?;
+        let theirs = theirs[job.right().index()];
+        thread::scope(|scope| -> Result<()> {
+            let _over = Over(&over);
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    place.renew(Renewal::Over, 0);
+                    thread::sleep(Duration::from_micros(100));
+                }
+            });
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    // SAFETY: nobody looks at the memory, which the peer maps anew at any time.
+                    let put = unsafe { job.put_anywhere(job.right(), theirs, &[1_u8; LEN]) };
+                    put.expect("memory is always mapped there");
+                }
+            });
+            for round in 0..ROUNDS {
+                let mut there = vec![0; LONG];
+                let sent = job.send_nb(job.right(), 1, vec![round; LONG])?;
+                job.receive(job.left(), 1, &mut there)?;
+                assert!(there.iter().all(|byte| *byte == round), "round {round}");
+                sent.wait()?;
+            }
+            Ok(())
+        })?;
+        job.barrier()?;
+        Ok(job.counters())
+    }));
+    assert!(counters[0].memory_changes > 100, "{}", counters[0]);
+}
+
+/// Keeps the monitor's thread from running, as far as that is possible, until it is dropped.
+struct Starved<'a>(&'a AtomicBool);
+
+impl<'a> Starved<'a> {
+    fn begin<'scope>(scope: &'scope thread::Scope<'scope, 'a>, over: &'a AtomicBool) -> Self {
+        set_policy_of_monitor(libc::SCHED_IDLE);
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        Self(over)
+    }
+}
+
+impl Drop for Starved<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+        set_policy_of_monitor(libc::SCHED_OTHER);
+    }
+}
+
+fn set_policy_of_monitor(policy: i32) {
+    for task in std::fs::read_dir("/proc/self/task")
+        .expect("own threads")
+        .flatten()
+    {
+        let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        if name.trim() == "hydrant-monitor" {
+            let number = task
+                .file_name()
+                .to_string_lossy()
+                .parse()
+                .expect("a number");
+            let priority = libc::sched_param { sched_priority: 0 };
+            // SAFETY: the parameter is a local variable.
+            let set = unsafe { libc::sched_setscheduler(number, policy, &raw const priority) };
+            assert_eq!(set, 0);
+        }
+    }
+}
+
+/// A thread maps the address of memory that another has just unmapped, before that is heard, and lends it. A peer
+/// reaches the new memory, although the old is registered.
+#[test]
+fn lent_memory_is_what_is_there_now() {
+    const LEN: usize = 4096;
+    const ROUNDS: u64 = 30;
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    let early = good(builder.run_local(2, |job| {
+        let field = job.alloc::<u8>(LEN)?;
+        let mut early = 0;
+        let (over, mut said) = (AtomicBool::new(false), [0_u64]);
+        if job.rank() == Rank(1) {
+            for round in 1..=ROUNDS {
+                job.receive(Rank(0), 1, &mut said)?;
+                // SAFETY: rank 0 waits for the message that follows.
+                unsafe { job.put_anywhere(Rank(0), said[0], &[round as u8; LEN])? };
+                job.send(Rank(0), 2, &[round])?;
+            }
+            job.barrier()?;
+            return Ok(0);
+        }
+        thread::scope(|scope| -> Result<()> {
+            let _starved = Starved::begin(scope, &over);
+            for round in 1..=ROUNDS {
+                let mut old = Place::new(LEN);
+                old.bytes().fill(0xff);
+                for _ in 0..3 {
+                    field.put(Rank(1), 0, old.bytes())?;
+                }
+                let (address, unmapped) = (old.address(), AtomicBool::new(false));
+                thread::scope(|scope| -> Result<()> {
+                    let owner = scope.spawn(|| {
+                        drop(old);
+                        unmapped.store(true, Relaxed);
+                    });
+                    let mut new = loop {
+                        if let Some(new) = Place::at(address, LEN) {
+                            break new;
+                        }
+                    };
+                    early += u64::from(!unmapped.load(Relaxed));
+                    // SAFETY: the memory stays mapped until the loan ends, and only the peer writes to it.
+                    let loan = unsafe { job.lend_anywhere(new.bytes().as_mut_ptr(), LEN)? };
+                    job.send(Rank(1), 1, &[address])?;
+                    job.receive(Rank(1), 2, &mut said)?;
+                    drop(loan);
+                    let there = new.bytes();
+                    assert!(
+                        there.iter().all(|byte| *byte == round as u8),
+                        "round {round}: {}",
+                        there[0]
+                    );
+                    owner.join().expect("no panic");
+                    Ok(())
+                })?;
+            }
+            Ok(())
+        })?;
+        job.barrier()?;
+        Ok(early)
+    }));
+    eprintln!("{} of {ROUNDS} were early", early[0]);
 }
 
 /// A thread maps in a loop and puts from what it gets, while another unmaps what it has put from.

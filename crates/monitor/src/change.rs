@@ -3,12 +3,13 @@
 //! The thread that hears of changes must never wait for a thread that changes memory, because the kernel
 //! holds that thread until the change was read. So it takes no lock that is held while memory is freed,
 //! and frees nothing itself. The queue has a fixed size. When it is full, changes are counted, and the
-//! subscriber hears that anything may have changed.
+//! subscriber hears that anything may have changed. Changes that find no place then count as one, so that
+//! the count stays small, however long a subscriber takes none.
 
 use std::sync::{
     Mutex, PoisonError,
     atomic::{
-        AtomicU32, AtomicU64,
+        AtomicBool, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
@@ -53,21 +54,7 @@ pub enum MemoryChange {
     },
     /// Anything may have changed: changes were lost because the subscriber took none for long, or the
     /// monitor ended.
-    Anything {
-        /// The number of lost changes.
-        lost: u32,
-    },
-}
-
-impl MemoryChange {
-    /// Returns the number of changes that were announced by [`begins`](crate::ChangeListener::begins) for
-    /// this one.
-    pub fn count(&self) -> u32 {
-        match self {
-            Self::Anything { lost } => *lost,
-            _ => 1,
-        }
-    }
+    Anything,
 }
 
 /// A change in the queue: its kind, and up to three addresses or lengths.
@@ -86,7 +73,7 @@ impl ChangeSlot {
             MemoryChange::Removed { start, len } => [REMOVED, start, len, 0],
             MemoryChange::Moved { from, to, len } => [MOVED, from, to, len],
             MemoryChange::Freed { start, len } => [FREED, start, len, 0],
-            MemoryChange::Anything { .. } => return,
+            MemoryChange::Anything => return,
         };
         for (place, word) in self.0.iter().zip(words) {
             place.store(word, Relaxed);
@@ -124,8 +111,8 @@ pub(crate) struct ChangeQueue {
     pushed: AtomicU64,
     /// The number of changes that were taken. A subscriber's thread with the lock counts it up.
     taken: AtomicU64,
-    /// The number of changes that found no place since the last look.
-    lost: AtomicU32,
+    /// True if changes found no place since the last look.
+    lost: AtomicBool,
     /// Held while a change is pushed. No memory is freed meanwhile.
     pushing: Mutex<()>,
     /// Held while a change is taken. The monitor's thread never takes it.
@@ -138,36 +125,36 @@ impl ChangeQueue {
             places: (0..PLACES).map(|_| ChangeSlot::default()).collect(),
             pushed: AtomicU64::new(0),
             taken: AtomicU64::new(0),
-            lost: AtomicU32::new(0),
+            lost: AtomicBool::new(false),
             pushing: Mutex::new(()),
             taking: Mutex::new(()),
         }
     }
 
-    /// Adds a change.
-    pub(crate) fn push(&self, change: MemoryChange) {
+    /// Adds a change. Returns false if it is covered by a loss that the subscriber will be told of, and thus does not
+    /// count.
+    pub(crate) fn push(&self, change: MemoryChange) -> bool {
         let _pushing = self.pushing.lock().unwrap_or_else(PoisonError::into_inner);
         let pushed = self.pushed.load(Relaxed);
         // Acquire ordering: the place was read before it is written again.
         if pushed - self.taken.load(Acquire) >= self.places.len() as u64 {
-            self.lose(1);
-            return;
+            return self.lose();
         }
         self.places[pushed as usize % PLACES].store(change);
         self.pushed.store(pushed + 1, Release);
+        true
     }
 
-    /// Counts changes that the subscriber cannot be told.
-    pub(crate) fn lose(&self, count: u32) {
-        self.lost.fetch_add(count, AcqRel);
+    /// Notes that the subscriber cannot be told a change. Returns false if an earlier loss waits to be told.
+    pub(crate) fn lose(&self) -> bool {
+        !self.lost.swap(true, AcqRel)
     }
 
     /// Takes the oldest change. Loss comes first, because it covers what comes later.
     pub(crate) fn take(&self) -> Option<MemoryChange> {
         let _taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.lost.swap(0, AcqRel) {
-            0 => {}
-            lost => return Some(MemoryChange::Anything { lost }),
+        if self.lost.swap(false, AcqRel) {
+            return Some(MemoryChange::Anything);
         }
         let taken = self.taken.load(Relaxed);
         if taken == self.pushed.load(Acquire) {
@@ -206,15 +193,14 @@ mod tests {
             let numbers = round * 1000..round * 1000 + 900;
             numbers
                 .clone()
-                .for_each(|number| queue.push(change(number)));
+                .for_each(|number| assert!(queue.push(change(number))));
             for number in numbers {
                 assert_eq!(queue.take(), Some(change(number)));
             }
         }
-        for number in 0..PLACES as u64 + 5 {
-            queue.push(change(number));
-        }
-        assert_eq!(queue.take(), Some(MemoryChange::Anything { lost: 5 }));
+        let counted = (0..PLACES as u64 + 5).filter(|number| queue.push(change(*number)));
+        assert_eq!(counted.count(), PLACES + 1, "all losses are one change");
+        assert_eq!(queue.take(), Some(MemoryChange::Anything));
         assert_eq!(queue.take(), Some(change(0)));
         let rest = std::iter::from_fn(|| queue.take()).count();
         assert_eq!(rest, PLACES - 1);

@@ -44,6 +44,14 @@ pub enum MonitorAbsent {
         /// The kernel's answer.
         cause: SystemCause,
     },
+    /// The kernel gives a userfaultfd, but does not tell whether memory changes at this moment.
+    #[error(
+        "UFFDIO_WRITEPROTECT on a userfaultfd is refused ({cause}), which tells whether memory changes: allow that call"
+    )]
+    NoProbe {
+        /// The error of the system call.
+        cause: SystemCause,
+    },
     /// The thread that reads the events was not started.
     #[error("the thread that hears of changed memory was not started: {cause}")]
     NoThread {

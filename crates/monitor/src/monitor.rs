@@ -30,7 +30,7 @@ pub trait ChangeListener: Send + Sync {
     /// A change is about to be heard. The calls that change memory return after this.
     fn begins(&self);
 
-    /// The change that [began](Self::begins) was none.
+    /// The change that [began](Self::begins) was none, or is covered by one that began before and was not taken yet.
     fn cancelled(&self);
 }
 
@@ -195,7 +195,9 @@ impl Monitor {
             .unwrap_or_else(PoisonError::into_inner);
         for subscriber in all.iter() {
             subscriber.listener.begins();
-            subscriber.queue.push(change);
+            if !subscriber.queue.push(change) {
+                subscriber.listener.cancelled();
+            }
         }
     }
 
@@ -229,7 +231,11 @@ impl Monitor {
         all.iter().for_each(|it| it.listener.begins());
         match userfault.read() {
             Ok(Some(change)) => {
-                all.iter().for_each(|it| it.queue.push(change));
+                for subscriber in all.iter() {
+                    if !subscriber.queue.push(change) {
+                        subscriber.listener.cancelled();
+                    }
+                }
                 true
             }
             outcome => {
@@ -248,7 +254,9 @@ impl Monitor {
             .unwrap_or_else(PoisonError::into_inner);
         for subscriber in all.iter() {
             subscriber.listener.begins();
-            subscriber.queue.lose(1);
+            if !subscriber.queue.lose() {
+                subscriber.listener.cancelled();
+            }
         }
     }
 }

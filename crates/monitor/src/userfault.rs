@@ -58,11 +58,16 @@ impl Userfault {
             let (fd, source) = open()?;
             match agree(&fd, features) {
                 Ok(()) => {
-                    return Ok(Self {
+                    let opened = Self {
                         fd,
                         source,
                         features,
-                    });
+                    };
+                    // A thread that cannot ask would stop, and changes of watched memory would wait for it for ever.
+                    opened.probe().map_err(|cause| MonitorAbsent::NoProbe {
+                        cause: cause.into(),
+                    })?;
+                    return Ok(opened);
                 }
                 Err(cause) => refused = Some(cause),
             }
@@ -100,6 +105,10 @@ impl Userfault {
     /// Returns whether no change has begun whose event was not read yet, or `None` if the descriptor is no userfaultfd
     /// any more.
     pub(crate) fn is_quiet(&self) -> Option<bool> {
+        self.probe().ok()
+    }
+
+    fn probe(&self) -> io::Result<bool> {
         let mut request = ffi::ProtectRequest {
             start: 0,
             len: 0,
@@ -107,11 +116,11 @@ impl Userfault {
         };
         // The kernel refuses the empty range, but looks for changes first.
         match self.control(ffi::PROTECT, &mut request) {
-            Ok(()) => Some(true),
+            Ok(()) => Ok(true),
             Err(cause) => match cause.raw_os_error() {
-                Some(libc::EINVAL) => Some(true),
-                Some(libc::EAGAIN) => Some(false),
-                _ => None,
+                Some(libc::EINVAL) => Ok(true),
+                Some(libc::EAGAIN) => Ok(false),
+                _ => Err(cause),
             },
         }
     }

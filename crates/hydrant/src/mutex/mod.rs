@@ -202,6 +202,10 @@ impl Mutexes {
         if state.is_held.swap(0, Acquire) == 0 {
             return Err(Error::MutexNotHeld { rank, mutex });
         }
+        if let Ok(transfer) = self.words.block().transfer() {
+            // As before a signal: who locks it next may tell others of new memory.
+            transfer.progress.settle_if_needed();
+        }
         let passed = self.release(rank, mutex, number);
         self.note_loss(number, &passed);
         state.thread.store(0, Relaxed);

@@ -92,7 +92,8 @@ impl Progress {
         }
     }
 
-    fn is_polled_here(&self) -> bool {
+    /// Returns whether this thread polls at this moment. It then handles a message, and cannot wait for another.
+    pub(crate) fn is_polled_here(&self) -> bool {
         ptr::eq(POLLED.get(), self)
     }
 

@@ -171,6 +171,12 @@ impl Registration {
         }
     }
 
+    /// Returns whether this thread may wait for a message: not in a handler or a task, nor in a room's own handling of a
+    /// message, where the inbox is locked.
+    fn may_wait(&self, what: &'static str) -> bool {
+        progress::may_wait(what).is_ok() && !self.progress.is_polled_here()
+    }
+
     /// Returns the range of the buckets that hold some bytes of a range.
     fn whole_buckets(&self, range: AddressRange) -> AddressRange {
         let geometry = self.geometry;
@@ -264,7 +270,7 @@ impl Registration {
     /// Takes all watched memory back, because nobody hears of its changes any more.
     #[cold]
     fn forget_watched(&self) {
-        let all = (self.lent.watched).apply(&MemoryChange::Anything { lost: 0 });
+        let all = (self.lent).apply(&MemoryChange::Anything);
         let spans = all
             .iter()
             .filter_map(|(start, len)| self.geometry.span(*start, *len).ok());
@@ -282,8 +288,8 @@ impl Registration {
         while self.hot.has_changes() {
             let (mut runs, mut count) = (SmallVec::<[(u64, Run); 8]>::new(), 0);
             while let Some(change) = changes.take() {
-                count += change.count();
-                for (start, len) in self.lent.watched.apply(&change) {
+                count += 1;
+                for (start, len) in self.lent.apply(&change) {
                     if let Ok(run) = self.geometry.span(start, len) {
                         runs.push((self.name(), run));
                     }
@@ -306,7 +312,7 @@ impl Registration {
     }
 
     /// Makes changes known to the engine and to the peers that reach the memory. Waits for these peers, unless the
-    /// caller is a handler or a task.
+    /// caller is a handler or a task, or handles a message.
     #[cold]
     pub(crate) fn settle(&self) {
         if self.changes.get().is_none() {
@@ -315,7 +321,7 @@ impl Registration {
         self.learn_of_changes_under_way();
         while self.hot.is_unsettled() {
             self.learn_changes();
-            if progress::may_wait("answers about changed memory").is_err() {
+            if !self.may_wait("answers about changed memory") {
                 return self.flush();
             }
             let settled = || !self.hot.is_unsettled() || self.hot.has_changes();

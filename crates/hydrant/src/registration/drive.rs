@@ -308,8 +308,8 @@ impl Registration {
             let served = self.use_by_peer(from, &message, verdict);
             let freed = self.own_memory_freed_by(&message);
             self.step(data, |engine, out| {
-                // Memory is first withdrawn from the peers and then revoked by the engine. Either
-                // the withdrawal is seen here, or the engine revokes what is granted here.
+                // Memory is first withdrawn from the peers, or a change of it applied, and then revoked by the engine.
+                // Either that is seen here, or the engine revokes what is granted here.
                 if lent.ends() != judged {
                     unanswered = Some(message);
                     return;

@@ -8,6 +8,7 @@ use std::sync::atomic::{
 };
 
 use hydrant_conduit::{Key, Rank};
+use hydrant_monitor::MemoryChange;
 use hydrant_pinning::{Geometry, Refusal, RegionNumber, Run};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,7 +16,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{
     loan::Lease,
     persistent::{AddressRange, PersistentRanges},
-    watched::WatchedMemory,
+    watched::{ChangedRanges, WatchedMemory},
 };
 use crate::segment::SYSTEM;
 
@@ -33,8 +34,8 @@ pub(super) struct LentMemory {
     state: RwLock<LentState>,
     /// The memory of the program whose changes are heard.
     pub(super) watched: WatchedMemory,
-    /// The number of times that memory was withdrawn from peers; counted before the engine revokes
-    /// it.
+    /// The number of times that memory was withdrawn from peers, or changed; counted before the engine
+    /// revokes it.
     ends: AtomicU64,
 }
 
@@ -117,7 +118,7 @@ impl LentMemory {
         self.state.read()
     }
 
-    /// Returns how often memory was withdrawn from peers. A verdict is valid as long as this count
+    /// Returns how often memory was withdrawn from peers, or changed. A verdict is valid as long as this count
     /// stays the same.
     pub(super) fn ends(&self) -> u64 {
         self.ends.load(Acquire)
@@ -132,6 +133,14 @@ impl LentMemory {
         let result = self.change(change);
         self.ends.fetch_add(1, Release);
         result
+    }
+
+    /// Applies a change of own memory. Returns the memory that is no longer what it was. Peers' requests for it that were
+    /// judged before are judged again.
+    pub(super) fn apply(&self, change: &MemoryChange) -> ChangedRanges {
+        let changed = self.watched.apply(change);
+        self.ends.fetch_add(1, Release);
+        changed
     }
 
     /// Adds an allocated part of the segment.
@@ -397,6 +406,18 @@ mod tests {
         assert!(!lent.is_lent(PEER, region(second), (0x5000, 100)));
         assert_eq!(lent.inform(PEER, second), Some((0x5000, 100)));
         assert!(lent.is_lent(PEER, region(second), (0x5000, 100)));
+    }
+
+    #[test]
+    fn a_verdict_ends_with_the_memory_that_it_was_about() {
+        let lent = lent();
+        let judged = lent.ends();
+        let unmapped = MemoryChange::Unmapped {
+            start: 0x5000,
+            len: 4096,
+        };
+        assert_eq!(lent.apply(&unmapped).as_slice(), [(0x5000, 4096)]);
+        assert_ne!(lent.ends(), judged);
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl WatchedMemory {
                     changed.push((start, len));
                 }
             }
-            MemoryChange::Anything { .. } => {
+            MemoryChange::Anything => {
                 for all in [&self.ranges, &self.reported] {
                     let ranges = std::mem::take(&mut *all.write());
                     changed.extend(ranges.into_iter().map(|(start, end)| (start, end - start)));

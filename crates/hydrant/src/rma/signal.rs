@@ -119,6 +119,8 @@ impl<T: Pod + Send> Symmetric<T> {
             Ok(transfer) => Arc::clone(&transfer.progress),
             Err(cause) => return Err(Refused::buffer(data, cause)),
         };
+        // The signal is given by a task, which cannot wait.
+        progress.settle_if_needed();
         let (put, signals) = (self.put_nb(rank, index, data)?, signals.clone());
         signal_after(&progress, put, move || signals.signal_nb(rank, at, signal))
     }
@@ -232,6 +234,7 @@ impl Symmetric<u64> {
             Signal::Set(value) => word.swap(value, AcqRel),
             Signal::Add(value) => word.fetch_add(value, AcqRel),
         };
+        self.settle_before_signal()?;
         self.begin_on_word(rank, at, signal.verb(), act)
     }
 
@@ -241,6 +244,7 @@ impl Symmetric<u64> {
     /// # Errors
     /// As [`put`](Symmetric::put).
     pub fn signal(&self, rank: Rank, at: usize, signal: Signal) -> Result<()> {
+        self.settle_before_signal()?;
         let changed = match signal {
             Signal::Set(value) => self.change(rank, at, (Verb::Store, [value; 2]), |word| {
                 word.store(value, Release);
@@ -251,6 +255,13 @@ impl Symmetric<u64> {
             }),
         };
         changed.map(drop)
+    }
+
+    /// Settles changes of own memory. A rank of this host sees the signal by a store, and may tell a rank of another host,
+    /// which reaches the old memory.
+    fn settle_before_signal(&self) -> Result<()> {
+        self.block().transfer()?.progress.settle_if_needed();
+        Ok(())
     }
 }
 

@@ -3,7 +3,8 @@
 use std::ptr;
 
 use rustix::mm::{
-    Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mremap_fixed, munmap,
+    Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mprotect,
+    mremap_fixed, munmap,
 };
 
 /// Pages at one address, whichever they are.
@@ -66,6 +67,29 @@ impl Place {
         let len = len.next_multiple_of(4096);
         let start = map_at(ptr::null_mut(), len, MapFlags::empty());
         Self { start, len }
+    }
+
+    /// Maps pages at an address, unless something is mapped there.
+    #[allow(dead_code, reason = "each test binary uses a part")]
+    pub(crate) fn at(address: u64, len: usize) -> Option<Self> {
+        let at = ptr::with_exposed_provenance_mut(address as usize);
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: a mapping of its own, over no other.
+        let mapped = unsafe { mmap_anonymous(at, len, rights, flags) };
+        mapped.ok().map(|start| Self {
+            start: start.cast(),
+            len,
+        })
+    }
+
+    /// Makes the pages readable alone, or writable again.
+    #[allow(dead_code, reason = "each test binary uses a part")]
+    pub(crate) fn set_writable(&mut self, is_writable: bool) {
+        let mut rights = MprotectFlags::READ;
+        rights.set(MprotectFlags::WRITE, is_writable);
+        // SAFETY: an own mapping, which nobody writes to meanwhile.
+        unsafe { mprotect(self.start.cast(), self.len, rights) }.expect("an own mapping");
     }
 
     /// Returns the address of the pages.

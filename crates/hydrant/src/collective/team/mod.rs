@@ -298,6 +298,8 @@ impl Team {
     ) -> Result<TeamTurn<'_>> {
         progress::may_wait(what)?;
         self.progress.check_running()?;
+        // Members on this host hear by stores, and may tell others.
+        self.progress.settle_if_needed();
         let found = match self.turn.compare_exchange(from, BUSY, Acquire, Relaxed) {
             Err(QUEUED) if from == IDLE => self.enter_after_queue()?,
             Ok(found) | Err(found) => found,

@@ -92,6 +92,7 @@ impl Team {
     {
         progress::may_wait(what)?;
         self.progress.check_running()?;
+        self.progress.settle_if_needed();
         let slot = ResultSlot::new();
         let step = step(Box::pin(collective(self.clone_handle())), &slot);
         {

@@ -1,7 +1,7 @@
 //! Registrations and deregistrations: their start when there is room, and their end.
 
 use super::{LocalTable, PendingRegistration, exact_need};
-use crate::{Action, Decisions, Refusal, RegisteredExtent, Run, table::Extent};
+use crate::{Action, Decisions, Refusal, RegisteredExtent, Run, table::Extent, wire::Need};
 
 impl LocalTable {
     /// Handles the end of a registration.
@@ -81,10 +81,20 @@ impl LocalTable {
         }
     }
 
-    /// Marks the registrations of a run that are not done as outdated, because the memory has changed.
-    pub(in crate::engine) fn outdate(&mut self, run: Run) {
+    /// Makes void what was decided about a run before its memory changed. Registrations that are not done become outdated.
+    /// Requests that would register the run after a deregistration are refused: they named what was there before, and the
+    /// pages may still be on their way out.
+    pub(in crate::engine) fn outdate(&mut self, run: Run, out: &mut Decisions) {
         for registering in self.registering.values_mut() {
             registering.outdated |= registering.preferred.overlaps(run);
+        }
+        let mut refused = Vec::new();
+        for deregistering in self.deregistering.values_mut() {
+            let overtaken = |(_, need): &mut (u64, Need)| need.preferred.overlaps(run);
+            refused.extend(deregistering.waiters.extract_if(.., overtaken));
+        }
+        for (id, need) in refused {
+            self.refuse(&[(id, need.run)], Refusal::Limit, out);
         }
     }
 

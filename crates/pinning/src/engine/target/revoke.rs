@@ -47,7 +47,7 @@ impl Target {
         run: Run,
         cx: &mut StepContext<'_>,
     ) {
-        cx.local.outdate(run);
+        cx.local.outdate(run, cx.out);
         if !cx.local.touches(run) {
             return;
         }

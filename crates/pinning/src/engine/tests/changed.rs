@@ -98,6 +98,36 @@ fn a_registration_of_memory_that_changes_meanwhile_serves_nobody() {
     engine.audit(&[]).expect("all counts agree");
 }
 
+/// A peer's request waits for a deregistration when the memory changes again. The pages may still go after the news, so
+/// nothing may be registered for the request then.
+#[test]
+fn a_request_that_waits_while_memory_changes_is_refused() {
+    let mut engine = registered();
+    let going = change(&mut engine, 1, 1);
+    let wanted = EngineMessage::Move(Move {
+        id: 1,
+        hold: true,
+        needs: vec![Need {
+            run: run(1, 1),
+            preferred: run(1, 1),
+        }],
+        ..Move::default()
+    });
+    let mut out = Decisions::default();
+    (engine.message(2, wanted, AccessVerdict::Fine, &mut out)).expect("a move");
+    assert!(out.is_empty(), "it waits for the deregistration: {out:?}");
+    let changed = change(&mut engine, 1, 1);
+    let is_refused = |it: &OutgoingMessage| match &it.message {
+        EngineMessage::Granted(granted) => it.to == 2 && granted.grants.is_empty(),
+        _ => false,
+    };
+    assert!(changed.messages.iter().any(is_refused), "{changed:?}");
+    let rest = answer(&mut engine, going);
+    assert!(rest.is_empty(), "{rest:?}");
+    assert_eq!(engine.stats().local.registered, 0);
+    engine.audit(&[]).expect("all counts agree");
+}
+
 #[test]
 fn peers_answer_before_the_change_is_settled() {
     let mut engine = engine();
