@@ -16,6 +16,8 @@ fuzz_target!(|bytes: &[u8]| {
         .heap(1 << 16)
         .service(false);
     let results = builder.run_local(1, |job| {
+        // The first allocation, which messages name by the number one.
+        let _memory = job.alloc::<u8>(1 << 10)?;
         let mut rest = bytes;
         while let Some(left) = arrive(job, rest) {
             rest = left;

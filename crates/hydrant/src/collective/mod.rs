@@ -4,6 +4,7 @@
 //!
 //! | part | where |
 //! |---|---|
+//! | memory that changes hands | [`handover`]: all ranks have given their handles up, or none has |
 //! | collectives | [`schedules`]: which member sends which data to which; [`fold`]: the functions that reduce |
 //! | long data | [`streams`]: chunks over boards, channels or direct writes |
 //! | agreement, short data | [`agreement`]: all members make the same call, and piggyback short data |
@@ -88,6 +89,7 @@ mod elements;
 mod fold;
 #[cfg(feature = "half")]
 mod half_precision;
+mod handover;
 mod kind;
 mod layout;
 mod located;
@@ -100,6 +102,7 @@ mod team;
 pub(crate) use agreement::CollectiveKind;
 pub use blocks::Blocks;
 pub use by_team::ByTeam;
+pub(crate) use handover::{HandoverFailure, Handovers};
 pub use located::Located;
 pub use op::{Op, Reducible};
 pub(crate) use schedules::JobCollective;

@@ -11,7 +11,7 @@ use super::ending::{EndKind, Leaving};
 use crate::{
     Error, Result, Settings, Team,
     atomics::{AtomicsExecutor, ByMessage},
-    collective,
+    collective::{self, Handovers},
     foresight::Foreseeing,
     memory::{Locks, Reach, Registry},
     message::Messages,
@@ -44,6 +44,7 @@ pub(crate) struct Core {
     pub(crate) messages: Arc<Messages>,
     pub(crate) two_sided: Arc<TwoSided>,
     pub(crate) memory: Arc<Registry>,
+    pub(crate) handovers: Arc<Handovers>,
     /// The executor of changes of 64-bit words, the same at every rank.
     pub(crate) atomics: AtomicsExecutor,
     /// The team of all ranks.
@@ -84,6 +85,8 @@ impl Core {
         let unpacker = Unpacker::new(&memory, messages.calls());
         progress.route(kind::PACKED, Arc::new(unpacker));
         progress.route(kind::STORE, Arc::new(collective::Stores));
+        let handovers = Arc::new(Handovers::new(messages.calls()));
+        progress.route(kind::HANDOVER, handovers.clone());
         progress.route(kind::REST, Arc::new(Resting));
         let handed_out = StripedArc::new(&transfer);
         let mut leaving = Leaving::new(
@@ -106,6 +109,7 @@ impl Core {
             messages,
             two_sided,
             memory,
+            handovers,
             atomics,
             settings,
             bootstrap,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Job;
 use crate::{
     Error, Exclusive, Pod, Rank, Refused, Result, Symmetric,
-    collective::{CollectiveKind, JobCollective},
+    collective::{CollectiveKind, HandoverFailure, JobCollective},
 };
 
 /// The request of each rank to hand memory over, which all ranks compare.
@@ -48,7 +48,8 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// Every rank gets the error and its handle back:
+    /// Every rank gets the error and its handle back. If a rank is lost meanwhile, a rank that
+    /// cannot have its handle back gets [the error alone](Refused::memory):
     ///
     /// - [`Error::HandleInUse`] if a rank has another handle, or one to freed memory in the same
     ///   range, or uses a pointer into the memory in another thread.
@@ -81,30 +82,30 @@ impl Job {
             ),
         };
         // Another thread may have begun an operation earlier, by a pointer into the memory.
-        let agreed = finished
+        let done = finished
             .and_then(|()| core.transfer.finish_all())
-            .and_then(|()| agree(&collective, self.rank(), &request, "exclusive"));
-        let start = match (start, agreed) {
+            .map_err(HandoverFailure::from)
+            .and_then(|()| self.hand_over(&collective, &request, "exclusive"));
+        let start = match (start, done) {
             (Ok(start), Ok(())) => start,
-            (start, agreed) => {
-                core.memory.restore(&block);
-                let cause = start.err().or(agreed.err()).unwrap_or(Error::Freed);
-                return Err(refused(Symmetric::new(block, len), cause));
+            (start, done) => {
+                let cause = HandoverFailure::from(Error::Freed);
+                let HandoverFailure { cause, may_be_done } = done.err().unwrap_or(cause);
+                let cause = start.err().unwrap_or(cause);
+                // If another rank may have its slice, this one has no handle.
+                let memory = (!may_be_done).then(|| {
+                    core.memory.restore(&block);
+                    Symmetric::new(block, len)
+                });
+                return Err(Refused { memory, cause });
             }
         };
         // From here on, late requests of peers for work in the part are refused.
         core.memory.close_part(block.number);
-        // A rank that has not agreed keeps its handle and never comes to this barrier. So the
-        // barrier completes only if all ranks have agreed. If it fails, no rank has a handle.
-        if let Err(cause) = collective.barrier() {
-            return Err(Refused {
-                memory: None,
-                cause,
-            });
-        }
         // SAFETY: 1. `start` is the start of the own part, and is aligned, as `local_start` checked.
         // 2. Every rank has given its only handle, resolves no pointer into the memory, and had
-        // completed its operations on it before it agreed.
+        // completed its operations on it before it sent its request. A rank whose call failed gets
+        // its handle back only if no rank has completed the handover, as `Handovers` says.
         Ok(unsafe { Exclusive::new(block, start, len) })
     }
 
@@ -112,37 +113,53 @@ impl Job {
     /// again, and sees what its owner wrote. Collective.
     ///
     /// # Errors
-    /// Every rank gets the error and its handle back: [`Error::CollectiveMismatch`] if ranks give
-    /// different memory; [`Error::ForeignHandle`], [`Error::InHandler`], [`Error::OutOfTurn`],
-    /// [`Error::JobOver`], [`Error::PeerLost`].
+    /// Every rank gets the error and its slice back, as there: [`Error::CollectiveMismatch`] if
+    /// ranks give different memory; [`Error::ForeignHandle`], [`Error::InHandler`],
+    /// [`Error::OutOfTurn`], [`Error::JobOver`], [`Error::PeerLost`].
     pub fn share<T: Pod>(
         &self,
         memory: Exclusive<T>,
     ) -> Result<Symmetric<T>, Refused<Exclusive<T>>> {
-        let agreed = (memory.block().check_job(self.progress().id))
-            .and_then(|()| self.world().begin_collective(CollectiveKind::Share))
-            .and_then(|collective| {
-                let request = HandoverRequest {
-                    number: memory.block().number,
-                    kept: 0,
-                };
-                agree(&collective, self.rank(), &request, "share").map(|()| collective)
-            });
-        let collective = match agreed {
+        let begun = (memory.block().check_job(self.progress().id))
+            .and_then(|()| self.world().begin_collective(CollectiveKind::Share));
+        let collective = match begun {
             Ok(collective) => collective,
             Err(cause) => return Err(refused(memory, cause)),
         };
-        // From here on this rank has no slice of the memory. As in `exclusive`, a rank that still
-        // has one never comes to this barrier, and then no rank gets a handle.
-        let memory = memory.into_shared();
-        if let Err(cause) = collective.barrier() {
-            return Err(Refused {
-                memory: None,
-                cause,
-            });
+        let request = HandoverRequest {
+            number: memory.block().number,
+            kept: 0,
+        };
+        let registry = &self.core().memory;
+        // From here on this rank does not use its slice. A rank that is ahead may ask for work in
+        // the part as soon as it has this rank's request.
+        registry.open_part(memory.block());
+        match self.hand_over(&collective, &request, "share") {
+            Ok(()) => {
+                let memory = memory.into_shared();
+                registry.restore(memory.shared_block());
+                Ok(memory)
+            }
+            // If another rank may have a handle, this one has no slice.
+            Err(HandoverFailure { cause, may_be_done }) => {
+                let memory = (!may_be_done).then(|| {
+                    registry.close_part(request.number);
+                    memory
+                });
+                Err(Refused { memory, cause })
+            }
         }
-        self.core().memory.restore(memory.shared_block());
-        Ok(memory)
+    }
+
+    /// Checks that every rank gives the same memory, and that it can be handed over.
+    fn hand_over(
+        &self,
+        collective: &JobCollective<'_>,
+        mine: &HandoverRequest,
+        operation: &'static str,
+    ) -> Result<(), HandoverFailure> {
+        let check = |requests: &[_]| agree(requests, self.rank(), mine, operation);
+        (self.core().handovers).complete(self.progress(), collective, mine, check)
     }
 
     fn begin_handover<T: Pod>(
@@ -166,13 +183,12 @@ fn refused<M>(memory: M, cause: Error) -> Refused<M> {
 
 /// Checks that every rank gave the same memory, and that it can be handed over.
 fn agree(
-    collective: &JobCollective<'_>,
+    requests: &[HandoverRequest],
     own: Rank,
     mine: &HandoverRequest,
     operation: &'static str,
 ) -> Result<()> {
-    let requests = collective.all_gather(mine)?;
-    let theirs = || (0..).map(Rank).zip(&requests);
+    let theirs = || (0..).map(Rank).zip(requests);
     if let Some((rank, other)) = theirs().find(|(_, other)| other.number != mine.number) {
         let gives = |request: &HandoverRequest| format!("gives allocation {}", request.number);
         return Err(Error::CollectiveMismatch {

@@ -110,6 +110,14 @@ impl Registry {
         self.own_parts.write().remove(&number);
     }
 
+    /// Adds this rank's part again that was [closed](Self::close_part), unless the job is over.
+    pub(crate) fn open_part(&self, block: &Block) {
+        let blocks = self.blocks.read();
+        if !blocks.closed {
+            self.add_own_part(block);
+        }
+    }
+
     /// Adds an allocation again that was [hidden](Self::hide). If the job is over, the allocation
     /// is closed.
     pub(crate) fn restore(&self, block: &Arc<Block>) {
@@ -117,7 +125,6 @@ impl Registry {
         if blocks.closed {
             block.close();
         } else {
-            self.add_own_part(block);
             blocks.live.insert(block.number, Arc::clone(block));
         }
     }

@@ -23,3 +23,5 @@ pub(crate) const REST: u8 = 10;
 pub(crate) const REGISTRATION: u8 = 5;
 /// Messages about an exposed buffer: its address, its revocation, the end of its use.
 pub(crate) const LOAN: u8 = 6;
+/// A question whether a rank has completed a handover of memory.
+pub(crate) const HANDOVER: u8 = 11;

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use hydrant_conduit::{Message, memory::Factor};
 
-use super::packed::{ADD, GET, LENGTH_BITS, LONGEST, MANY, PUT, WORD, words_of};
+use super::packed::{ADD, GET, LONGEST, MANY, PUT, RunWords, WORD, words_of};
 use crate::{
     BackgroundHandle, Error, Rank, Result,
     counters::Count,
@@ -195,11 +195,11 @@ impl Symmetric<u8> {
     }
 }
 
-/// One message: the bytes to put, then a word for each run.
+/// One message: the bytes to put, then the words that name the runs.
 #[derive(Default)]
 struct RunMessage {
     payload: Vec<u8>,
-    words: Vec<u64>,
+    words: RunWords,
     /// The bytes of the expected answer.
     answers: usize,
 }
@@ -227,10 +227,10 @@ impl RunPacker {
     fn send(&mut self, at: usize, run: &[u8]) {
         let mut at = at;
         for part in run.chunks(self.most) {
-            let words = (self.last.words.len() + 1) * WORD;
+            let words = self.last.words.bytes_with_next();
             self.make_room(self.last.payload.len() + words + part.len());
             self.last.payload.extend_from_slice(part);
-            self.note(at, part.len());
+            self.last.words.push(at as u64, part.len());
             at += part.len();
         }
     }
@@ -239,10 +239,10 @@ impl RunPacker {
         let (mut at, mut left) = (at, len);
         while left > 0 {
             let part = left.min(self.most);
-            let words = (self.last.words.len() + 1) * WORD;
+            let words = self.last.words.bytes_with_next();
             self.make_room(words.max(self.last.answers + part));
             self.last.answers += part;
-            self.note(at, part);
+            self.last.words.push(at as u64, part);
             at += part;
             left -= part;
         }
@@ -254,17 +254,10 @@ impl RunPacker {
         }
     }
 
-    fn note(&mut self, at: usize, len: usize) {
-        self.last
-            .words
-            .push((at as u64) << LENGTH_BITS | len as u64);
-    }
-
     fn next(&mut self) {
         let mut full = std::mem::take(&mut self.last);
         if !full.words.is_empty() {
-            full.payload
-                .extend(full.words.iter().flat_map(|word| word.to_le_bytes()));
+            full.words.put(&mut full.payload);
             self.full.push_back(full);
         }
     }
@@ -339,11 +332,11 @@ impl RunSender {
 
     fn ask(&self, message: &RunMessage) -> Result<CallFuture> {
         let (progress, calls) = (&self.progress, &self.block.calls);
-        let runs = message.words.len() as u64;
-        progress.tally.add_each([(Count::Packed, runs)]);
+        let words = message.words.len() as u64;
+        (progress.tally).add_each([(Count::Packed, message.words.runs() as u64)]);
         let id = calls.begin(self.rank, None, |id| {
             let [low, high] = self.factor.unwrap_or_default();
-            let args = [id, self.block.number, runs, low, high];
+            let args = [id, self.block.number, words, low, high];
             let message = Message {
                 kind: kind::PACKED,
                 tag: self.tag,
@@ -370,12 +363,19 @@ mod tests {
         packer.send(100, &run);
         packer.send(7, &[9; 2]);
         let all = packer.end();
-        let words: Vec<_> = all.iter().map(|it| it.words.clone()).collect();
-        let word = |at: u64, len: u64| at << LENGTH_BITS | len;
+        let words: Vec<Vec<u8>> = (all.iter())
+            .map(|it| it.payload[it.payload.len() - it.words.len() * WORD..].to_vec())
+            .collect();
+        let named = |runs: &[(u64, usize)]| {
+            let (mut words, mut bytes) = (RunWords::default(), Vec::new());
+            runs.iter().for_each(|(at, len)| words.push(*at, *len));
+            words.put(&mut bytes);
+            bytes
+        };
         let right = [
-            vec![word(100, 32)],
-            vec![word(132, 32)],
-            vec![word(164, 6), word(7, 2)],
+            named(&[(100, 32)]),
+            named(&[(132, 32)]),
+            named(&[(164, 6), (7, 2)]),
         ];
         assert_eq!(words, right);
         assert!(all.iter().all(|it| it.payload.len() <= 40));

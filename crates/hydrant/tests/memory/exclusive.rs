@@ -214,24 +214,94 @@ fn memory_that_is_gone_is_refused() {
     });
 }
 
-/// The others cannot know how far a rank came that is lost: nobody has a slice and a handle at once.
+/// Each of the two takes one agreement of all ranks.
+#[test_on(every)]
+fn a_phase_costs_two_agreements() {
+    local(3, |job| {
+        let memory = job.alloc::<u64>(4)?;
+        let before = job.counters().collectives;
+        let own = job.exclusive(memory)?;
+        assert_eq!(job.counters().collectives - before, 1);
+        let memory = job.share(own)?;
+        assert_eq!(job.counters().collectives - before, 2);
+        job.free(memory)
+    });
+}
+
+/// What the others computed is not lost with a rank that never came.
 #[test_on(every)]
 fn a_rank_that_is_lost_ends_the_phase() {
     let ends: Vec<hydrant::Result<()>> = builder().run_local(3, |job| {
         let memory = job.alloc::<u64>(4)?;
-        let own = job.exclusive(memory)?;
+        let mut own = job.exclusive(memory)?;
+        own.fill(u64::from(job.rank().0) + 1);
         if job.rank() == Rank(1) {
             return Err(Error::other("enough"));
         }
-        let refused = job.share(own).map(drop).unwrap_err();
-        assert!(
-            matches!(refused.cause, Error::PeerLost(_)),
-            "{}",
-            refused.cause
-        );
-        Err(refused.cause)
+        let Refused { memory, cause } = job.share(own).map(drop).unwrap_err();
+        assert!(matches!(cause, Error::PeerLost(_)), "{cause}");
+        let own = memory.expect("nobody has a handle");
+        assert_eq!(own[..], [u64::from(job.rank().0) + 1; 4]);
+        Err(cause)
     });
     assert!(ends.iter().all(Result::is_err));
+}
+
+/// The same for memory that is to become exclusive.
+#[test_on(every)]
+fn a_rank_that_is_lost_leaves_the_handles() {
+    let ends: Vec<hydrant::Result<()>> = builder().run_local(3, |job| {
+        let memory = job.alloc::<u64>(4)?;
+        if job.rank() == Rank(1) {
+            return Err(Error::other("enough"));
+        }
+        let Refused { memory, cause } = job.exclusive(memory).unwrap_err();
+        assert!(matches!(cause, Error::PeerLost(_)), "{cause}");
+        let memory = memory.expect("nobody has a slice");
+        memory.put_value(job.rank(), 2, 7)?;
+        assert_eq!(memory.local()?.load(2)?, 7);
+        Err(cause)
+    });
+    assert!(ends.iter().all(Result::is_err));
+}
+
+/// A rank may be lost when some have heard of it and others have not: nobody has a slice while another
+/// has a handle.
+#[test_on(every)]
+fn a_rank_that_is_lost_midway_leaves_no_doubt() {
+    let both = AtomicU64::new(0);
+    for round in 0..10 {
+        let (handles, slices) = (AtomicU64::new(0), AtomicU64::new(0));
+        // Counts what a rank has, and whether another has the other meanwhile.
+        let hold = |mine: &AtomicU64, others: &AtomicU64| {
+            mine.fetch_add(1, SeqCst);
+            for _ in 0..5 {
+                both.fetch_add(others.load(SeqCst), SeqCst);
+                thread::sleep(Duration::from_micros(400));
+            }
+            mine.fetch_sub(1, SeqCst);
+        };
+        builder().run_local(5, |job| {
+            let memory = job.alloc::<u64>(4)?;
+            let own = job.exclusive(memory)?;
+            if job.rank() != Rank(2) && round % 2 == 1 {
+                job.compute(20_000 * u64::from(job.rank().0));
+            }
+            let shared = job.share(own);
+            if job.rank() == Rank(2) {
+                return shared.map_err(Error::from).and(Err(Error::other("enough")));
+            }
+            match &shared {
+                Ok(_) => hold(&handles, &slices),
+                Err(Refused {
+                    memory: Some(_), ..
+                }) => hold(&slices, &handles),
+                Err(_) => {}
+            }
+            shared.map(drop).map_err(Error::from)
+        });
+    }
+    assert_eq!(both.into_inner(), 0, "slices while others have handles");
 }
 
 /// A slice goes to the threads that compute with it, as that of a vector does.

@@ -1,7 +1,7 @@
 //! Collectives that the job itself needs: allocations, frees, handler registration, exclusive phases.
 
 use crate::{
-    Pod, Result,
+    Pod, Rank, Result,
     collective::{
         Team,
         agreement::{CallHeader, CollectiveKind},
@@ -34,6 +34,18 @@ impl Team {
 }
 
 impl JobCollective<'_> {
+    /// Returns the number of the next agreement, the same at every member.
+    pub(crate) fn next_agreement(&self) -> u64 {
+        self.team.last_agreement() + 1
+    }
+
+    /// Returns whether an agreement may have ended at a rank that was lost and whose memory is mapped here. Only such a
+    /// rank's memory is reached after its end.
+    pub(crate) fn may_have_agreed(&self, rank: Rank, number: u64) -> bool {
+        let agreed = self.team.agreed(rank.index());
+        agreed.is_none_or(|agreed| agreed >= number)
+    }
+
     /// Gathers one value from each member, in the order of members, on all.
     pub(crate) fn all_gather<T: Pod>(&self, mine: &T) -> Result<Vec<T>> {
         poll_once(|| self.team.all_gather_one(self.operation, mine))

@@ -381,7 +381,7 @@ impl TeamShared {
     }
 
     /// The number of the last agreement.
-    pub(super) fn last_agreement(&self) -> u64 {
+    pub(in crate::collective) fn last_agreement(&self) -> u64 {
         self.sequence.load(Relaxed)
     }
 }

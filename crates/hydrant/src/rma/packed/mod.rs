@@ -2,15 +2,17 @@
 //! packs the answer to a get.
 //!
 //! ```text
-//! request  tag PUT      args number, allocation, runs   payload bytes of the runs, a word for each
-//!          tag GET      args number, allocation, runs   payload a word for each run
+//! request  tag PUT      args number, allocation, words  payload bytes of the runs, then the words
+//!          tag GET      args number, allocation, words  payload the words
 //!          tag ADD | type of number << 8                args also: two words of a factor; payload as PUT
 //!              EXPOSED beside it                        for an exposed buffer, by its key
 //! reply    tag DONE     args number                     payload of a get: bytes of the runs
 //!          tag UNKNOWN  args number: the allocation does not exist there
 //!          tag REVOKED  args number: the buffer is not exposed
 //!          tag BROKEN   args number, rank: that rank ended while it added to the same memory
-//! word     offset in the memory × 65536 + bytes of the run
+//! word     a run: offset in the memory × 65536 + bytes of the run, which are not 0
+//!          or repetitions of the last run so far: their number × 65536
+//!          and behind that a word: bytes from the start of one to the start of the next
 //! ```
 
 mod parts;
@@ -27,6 +29,7 @@ use parts::split;
 use requests::{PackedRuns, SentRequests};
 
 pub(crate) use unpacker::Unpacker;
+pub(super) use words::RunWords;
 
 pub(super) const PUT: u16 = 0;
 pub(super) const GET: u16 = 1;
@@ -91,11 +94,11 @@ fn send<'d>(
     let limit = unmapped.transfer.progress.conduit().caps().max_payload;
     let mut message = PackedRuns::default();
     for run in runs.flat_map(split(limit, element)) {
-        if message.bytes.len() + (message.runs.len() + 1) * WORD + run.len > limit {
+        if message.bytes.len() + message.words.bytes_with_next() + run.len > limit {
             requests.send(&mut message, |_, _| Ok(()))?;
         }
         message.bytes.extend_from_slice(data(&run));
-        message.runs.push(run);
+        message.words.push(requests.place(&run), run.len);
     }
     requests.send(&mut message, |_, _| Ok(()))?;
     requests.end(|_, _| Ok(()))
@@ -123,12 +126,13 @@ pub(super) fn get(
     let mut message = PackedRuns::default();
     let mut answer = 0;
     for run in runs.flat_map(split(limit, 1)) {
-        if (message.runs.len() + 1) * WORD > limit || answer + run.len > limit {
+        if message.words.bytes_with_next() > limit || answer + run.len > limit {
             requests.send(&mut message, &mut unpack)?;
             answer = 0;
         }
         answer += run.len;
-        message.runs.push(run);
+        message.words.push(requests.place(&run), run.len);
+        message.asked.push(run);
     }
     requests.send(&mut message, &mut unpack)?;
     requests.end(unpack)

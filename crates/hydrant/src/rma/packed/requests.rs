@@ -2,10 +2,9 @@
 
 use std::{collections::VecDeque, thread};
 
-use hydrant_base::words::Fixed;
 use hydrant_conduit::Message;
 
-use super::{EXPOSED, LENGTH_BITS, MANY, WORD};
+use super::{EXPOSED, MANY, words::RunWords};
 use crate::{
     Error, Result,
     counters::Count,
@@ -18,7 +17,9 @@ use crate::{
 pub(super) struct PackedRuns {
     /// The bytes to put.
     pub(super) bytes: Vec<u8>,
-    pub(super) runs: Vec<ByteRun>,
+    pub(super) words: RunWords,
+    /// The runs to get.
+    pub(super) asked: Vec<ByteRun>,
 }
 
 /// The requests of a call that were sent.
@@ -34,7 +35,8 @@ struct OpenRequest {
     id: u64,
     /// Kept because the request is sent again if the peer does not know its memory yet.
     payload: Vec<u8>,
-    runs: Vec<ByteRun>,
+    words: RunWords,
+    asked: Vec<ByteRun>,
 }
 
 impl<'a> SentRequests<'a> {
@@ -58,39 +60,51 @@ impl<'a> SentRequests<'a> {
         message: &mut PackedRuns,
         unpack: impl FnMut(&[ByteRun], &[u8]) -> Result<(), ()>,
     ) -> Result<()> {
-        let PackedRuns { bytes, runs } = std::mem::take(message);
-        if runs.is_empty() {
+        let PackedRuns {
+            bytes,
+            words,
+            asked,
+        } = std::mem::take(message);
+        if words.is_empty() {
             return Ok(());
         }
+        let mut payload = bytes;
+        words.put(&mut payload);
+        if self.open.len() == MANY {
+            self.end_first(unpack)?;
+        }
+        let id = self.ask(&payload, &words)?;
+        self.open.push_back(OpenRequest {
+            id,
+            payload,
+            words,
+            asked,
+        });
+        Ok(())
+    }
+
+    /// Returns the offset of a run in the memory, as the peer counts it.
+    pub(super) fn place(&self, run: &ByteRun) -> u64 {
         let start = match self.unmapped.name {
             MemoryName::Allocation(_) => 0,
             MemoryName::Exposed(_) => self.unmapped.at.offset,
         };
-        let mut payload = bytes;
-        payload.reserve_exact(runs.len() * WORD);
-        for run in &runs {
-            let word = (start + run.there as u64) << LENGTH_BITS | run.len as u64;
-            word.put(&mut payload);
-        }
-        if self.open.len() == MANY {
-            self.end_first(unpack)?;
-        }
-        let id = self.ask(&payload, runs.len())?;
-        self.open.push_back(OpenRequest { id, payload, runs });
-        Ok(())
+        start + run.there as u64
     }
 
-    fn ask(&self, payload: &[u8], runs: usize) -> Result<u64> {
+    fn ask(&self, payload: &[u8], words: &RunWords) -> Result<u64> {
         let Unmapped { rank, .. } = *self.unmapped;
         let progress = &self.unmapped.transfer.progress;
-        progress.tally.add_each([(Count::Packed, runs as u64)]);
+        progress
+            .tally
+            .add_each([(Count::Packed, words.runs() as u64)]);
         let name = match self.unmapped.name {
             MemoryName::Allocation(block) => block.number,
             MemoryName::Exposed(key) => key,
         };
         self.unmapped.calls.begin(rank, None, |id| {
             let [low, high] = self.factor.unwrap_or_default();
-            let args = [id, name, runs as u64, low, high];
+            let args = [id, name, words.len() as u64, low, high];
             let message = Message {
                 kind: kind::PACKED,
                 tag: self.tag,
@@ -128,7 +142,7 @@ impl<'a> SentRequests<'a> {
         loop {
             match calls.wait(progress, rank, first.id) {
                 Ok(answer) => {
-                    let unpacked = unpack(&first.runs, &answer);
+                    let unpacked = unpack(&first.asked, &answer);
                     return unpacked.map_err(|()| {
                         progress.malformed(rank, "an answer of another length than was asked for");
                         Error::PeerLost(rank)
@@ -141,7 +155,7 @@ impl<'a> SentRequests<'a> {
                         block.check()?;
                     }
                     thread::yield_now();
-                    first.id = self.ask(&first.payload, first.runs.len())?;
+                    first.id = self.ask(&first.payload, &first.words)?;
                 }
                 Err(cause) => return Err(cause),
             }

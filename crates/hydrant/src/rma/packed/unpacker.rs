@@ -38,7 +38,7 @@ impl Unpacker {
     /// Does the work of a request on memory of this rank. Returns the outcome, or `None` if the
     /// request is malformed.
     fn act(&self, progress: &Progress, delivery: &Delivery<'_>) -> Option<Acted> {
-        let (&[_, name, runs], factor) = delivery.args.split_first_chunk()?;
+        let (&[_, name, words], factor) = delivery.args.split_first_chunk()?;
         let factor = match (delivery.tag & !EXPOSED).to_le_bytes() {
             [verb, number] if u16::from(verb) == ADD => {
                 let &[low, high] = factor else { return None };
@@ -55,7 +55,7 @@ impl Unpacker {
             _ if factor.is_some() => false,
             _ => return None,
         };
-        let words = usize::try_from(runs).ok()?.checked_mul(WORD)?;
+        let words = usize::try_from(words).ok()?.checked_mul(WORD)?;
         let bytes = delivery.payload.len().checked_sub(words)?;
         let (bytes, words) = delivery.payload.split_at(bytes);
         let most = progress.conduit().caps().max_payload;
@@ -92,11 +92,12 @@ impl Unpacker {
         factor: &Factor,
     ) -> Option<Acted> {
         let size = factor.number().size();
-        let runs = parse_exactly(window, words, bytes)?;
-        if runs.iter().any(|(_, len)| len % size != 0) {
+        let rows = parse_exactly(window, words, bytes)?;
+        if rows.iter().any(|row| row.len() % size != 0) {
             return None;
         }
         let mut adder = self.memory.locks().adder(progress.rank, window).ok()?;
+        let runs = (rows.into_iter()).flat_map(|row| row.starts().map(move |at| (at, row.len())));
         for (at, len) in runs {
             let (run, rest) = bytes.split_at(len);
             match adder.add(at, run, factor) {
