@@ -451,7 +451,7 @@ fn set_policy_of_monitor(policy: i32) {
 /// reaches the new memory, although the old is registered.
 #[test]
 fn lent_memory_is_what_is_there_now() {
-    const LEN: usize = 4096;
+    const LEN: usize = 8192;
     const ROUNDS: u64 = 30;
     let Some(builder) = builder(Strategy::Firehose) else {
         return;
@@ -516,7 +516,7 @@ fn lent_memory_is_what_is_there_now() {
 /// A thread maps in a loop and puts from what it gets, while another unmaps what it has put from.
 #[test]
 fn a_thread_that_gets_unmapped_memory_early_puts_its_own_bytes() {
-    const LEN: usize = 4096;
+    const LEN: usize = 8192;
     let Some(builder) = builder(Strategy::Firehose) else {
         return;
     };
@@ -549,7 +549,7 @@ fn a_thread_that_gets_unmapped_memory_early_puts_its_own_bytes() {
                 Ok(())
             });
             let own = || -> Result<()> {
-                for _ in 0..20_000 {
+                for _ in 0..4000 {
                     let mut place = Place::new(LEN);
                     place.bytes().fill(1);
                     field.put(Rank(1), 0, place.bytes())?;

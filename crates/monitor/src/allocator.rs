@@ -184,6 +184,7 @@ mod tests {
 
     #[test]
     fn a_live_block_is_found_by_any_of_its_pages() {
+        IN_FORCE.store(true, Relaxed);
         let start = 0x10_0010;
         remember(start, 1 << 20);
         let pages = (0x10_0000, (1 << 20) + 4096);
