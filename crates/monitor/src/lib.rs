@@ -46,6 +46,7 @@
 //! ```
 
 mod allocator;
+mod blocks;
 mod change;
 mod error;
 mod ffi;

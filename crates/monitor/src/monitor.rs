@@ -15,7 +15,7 @@ use std::{
 use hydrant_conduit::fork::CreatorProcess;
 
 use crate::{
-    MemoryChange, MonitorAbsent, MonitorSource, ReportingAllocator, Unwatched, allocator,
+    MemoryChange, MonitorAbsent, MonitorSource, Unwatched, blocks,
     change::ChangeQueue,
     userfault::{NoChange, Userfault, block_signals},
 };
@@ -65,7 +65,7 @@ impl Monitor {
         let monitor = MONITOR.get_or_init(|| {
             let userfault = Userfault::open();
             if let Err(absent) = &userfault
-                && !ReportingAllocator::is_in_force()
+                && !blocks::is_in_force()
             {
                 return Err(*absent);
             }
@@ -103,7 +103,7 @@ impl Monitor {
     /// Returns how the kernel tells of changes.
     ///
     /// # Errors
-    /// [`MonitorAbsent`] says why it does not. Blocks of the [`ReportingAllocator`] alone are watched then.
+    /// [`MonitorAbsent`] says why it does not. Blocks of the [`ReportingAllocator`](crate::ReportingAllocator) alone are watched then.
     pub fn source(&self) -> Result<MonitorSource, MonitorAbsent> {
         let userfault = self.userfault.as_ref().map_err(|absent| *absent)?;
         Ok(userfault.source())
@@ -163,13 +163,13 @@ impl Monitor {
         }
     }
 
-    /// Watches the block of the [`ReportingAllocator`] whose pages hold all of a range, until it is freed. Returns its
+    /// Watches the block of the [`ReportingAllocator`](crate::ReportingAllocator) whose pages hold all of a range, until it is freed. Returns its
     /// pages, or `None` if there is no such block. All of these pages stay mapped until subscribers were
     /// [told](MemoryChange::Freed).
     pub fn watch_block(&self, start: u64, len: u64) -> Option<(u64, u64)> {
         self.origin
             .is_here()
-            .then(|| allocator::watch_block(start, len))?
+            .then(|| blocks::watch_block(start, len))?
     }
 
     /// Returns false if memory of this process changes at this moment, and its listeners may not have been told yet. A

@@ -42,8 +42,6 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     for bytes in if e.quick { &QUICK_SIZES[..] } else { &SIZES } {
         cases.sized(*bytes, &own_bytes)?;
     }
-    drop(own_bytes);
-    drop(cases);
     e.job.free(addresses)?;
     e.job.free(own)?;
     e.job.free(target)
