@@ -490,13 +490,16 @@ impl Transfer {
         if registration.lasts(local.addr() as u64, len as u64) || copied {
             return side(OwnMemory::Persistent, local, None);
         }
-        if registration.strategy() == Strategy::Auto && registration.copies(direction, len as u64) {
+        let bounce = self.bounce.get();
+        let is_cheap = bounce.is_some() && len <= CHEAP_COPY && registration.hears();
+        if registration.strategy() == Strategy::Auto
+            && !is_cheap
+            && registration.copies(direction, len as u64)
+        {
             // The data must not be copied twice. The engine may still use a registration that is there.
             registration.learn_before_use((local.addr() as u64, len as u64));
             return side(OwnMemory::Transient, local, None);
         }
-        let bounce = self.bounce.get();
-        let is_cheap = bounce.is_some() && len <= CHEAP_COPY;
         let hears = !is_cheap && registration.hears_of(local.addr() as u64, len as u64);
         if hears && (registration.was_used(local.addr() as u64) || bounce.is_none()) {
             return side(OwnMemory::Persistent, local, None);
