@@ -5,6 +5,7 @@ mod completions;
 mod info;
 mod probe;
 mod run;
+mod top;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ enum Command {
     /// Show this machine's conduits and limits, and every setting with its origin; with --hosts, check whether
     /// a job can run on other hosts
     Info(info::InfoArgs),
+    Top(top::TopArgs),
     /// Print a script that lets a shell complete this command
     Completions(completions::CompletionsArgs),
 }
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Info(arguments) => status(info::run(&arguments)),
+        Command::Top(arguments) => status(top::run(&arguments)),
         Command::Completions(arguments) => status(completions::print(&arguments, Cli::command())),
     }
 }

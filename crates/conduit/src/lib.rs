@@ -28,6 +28,7 @@ mod rank;
 mod segments;
 mod sleep;
 mod sleepers;
+pub mod socket_peer;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;

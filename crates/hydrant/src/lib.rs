@@ -87,6 +87,7 @@ mod segment;
 pub mod settings;
 mod stripe;
 mod team_rank;
+pub mod top;
 mod transfer;
 mod two_sided;
 mod uses;

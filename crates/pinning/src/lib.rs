@@ -50,8 +50,8 @@ pub use action::{Action, Data, Decisions, OutgoingMessage, RegisteredExtent};
 pub use config::{BucketLimits, Config, CostModel};
 pub use direction::{Direction, Use};
 pub use engine::{
-    AccessVerdict, Attached, CrowdedOut, Detached, Engine, EngineOperation, GivenUp, Impossible,
-    LocalStats, OwnMemory, Stats, TimedHit,
+    AccessVerdict, Attached, BucketUsage, CrowdedOut, Detached, Engine, EngineOperation, GivenUp,
+    Impossible, LocalStats, OwnMemory, PeerFirehoses, Stats, TimedHit,
 };
 pub use error::{Cause, Error, Refusal, Violation};
 pub use geometry::{BUCKET_BITS, Geometry, Run};

@@ -61,6 +61,21 @@ impl Running {
         found
     }
 
+    /// Reads the next line.
+    ///
+    /// # Panics
+    /// If none comes.
+    pub fn expect_line(&mut self) -> String {
+        let line = self.next(Instant::now() + HANG);
+        line.unwrap_or_else(|| self.give_up("it printed no more"))
+    }
+
+    /// Kills the command, unless it has ended.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Reads to the end; returns the status and all lines.
     ///
     /// # Panics
@@ -91,8 +106,7 @@ impl Running {
 
     /// Kills the command, and fails the test with the output.
     fn give_up(&mut self, why: &str) -> ! {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
         panic!("{why}; it printed:\n{}", self.printed.join("\n"));
     }
 }

@@ -98,6 +98,7 @@ impl Core {
         leaving.start_service(&settings)?;
         let foreseeing = Foreseeing::start(&transfer, &settings);
         leaving.set_foreseeing(foreseeing.clone());
+        leaving.serve_snapshots(&settings);
         Ok(Arc::new(Self {
             world,
             leaving: Mutex::new(Some(leaving)),

@@ -18,6 +18,7 @@ use crate::{
     memory::Registry,
     message::Messages,
     progress::{self, Progress},
+    top::SnapshotServer,
     transfer::Transfer,
     two_sided::TwoSided,
 };
@@ -44,6 +45,8 @@ pub(super) struct Leaving {
     bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
     service: Option<JoinHandle<()>>,
     foreseeing: Option<Arc<Foreseeing>>,
+    /// Answers those who look at the rank.
+    snapshots: Option<SnapshotServer>,
     /// True if the counters are printed.
     counters: bool,
 }
@@ -68,6 +71,7 @@ impl Leaving {
             bootstrap: Arc::clone(bootstrap),
             service: None,
             foreseeing: None,
+            snapshots: None,
             counters: settings.counters,
         }
     }
@@ -85,10 +89,16 @@ impl Leaving {
         self.foreseeing = foreseeing;
     }
 
+    /// Begins to answer those who look at the rank, if that is wanted.
+    pub(super) fn serve_snapshots(&mut self, settings: &Settings) {
+        self.snapshots = SnapshotServer::start(&self.transfer, settings);
+    }
+
     /// Stops the service thread, closes the rooms so that remaining handles fail, and tells the
     /// peers and the launcher.
     pub(super) fn leave(self, end: EndKind) {
         let progress = &self.progress;
+        drop(self.snapshots);
         progress.stop();
         if let Some(service) = self.service
             && service.join().is_err()

@@ -68,8 +68,8 @@ use hydrant_conduit::{Conduit, Key, Remote, Standing, Ticket};
 use hydrant_launch::Bootstrap;
 use hydrant_monitor::Monitor;
 use hydrant_pinning::{
-    Advice, BucketLimits, Direction, Engine, EngineOperation, Geometry, Hit, Hot, Impossible,
-    KeptHit, OwnMemory, Strategy, TimedHit, wire::Grant,
+    Advice, BucketLimits, BucketUsage, Direction, Engine, EngineOperation, Geometry, Hit, Hot,
+    Impossible, KeptHit, OwnMemory, Strategy, TimedHit, wire::Grant,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
@@ -310,6 +310,12 @@ impl Registration {
     /// Returns the counts of the engine.
     pub(crate) fn stats(&self) -> hydrant_pinning::Stats {
         self.engine.lock().stats()
+    }
+
+    /// Returns the use of registered memory at this moment, in buckets, and the counts of the engine.
+    pub(crate) fn usage(&self) -> (BucketUsage, hydrant_pinning::Stats) {
+        let engine = self.engine.lock();
+        (engine.usage(), engine.stats())
     }
 
     /// Returns the impossible states that the engine met, if any.

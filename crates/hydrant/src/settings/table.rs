@@ -96,6 +96,12 @@ macro_rules! each_setting {
         Switch;
         "whether each rank prints its counters at the end";
         builder on: bool => on;
+
+    /// A socket and a sleeping thread serve it.
+    "HYDRANT_TOP" top: bool = false;
+        Switch;
+        "whether `hydrant top` may look at this rank while it runs (`docs/watching.md`)";
+        builder on: bool => on;
 }
 
 "Memory and registration" "" {

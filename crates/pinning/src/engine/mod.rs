@@ -40,6 +40,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod times;
+mod usage;
 
 use std::sync::Arc;
 
@@ -48,6 +49,7 @@ pub use initiator::{Attached, Detached, TimedHit};
 pub use local::{CrowdedOut, GivenUp, LocalStats};
 pub use operation::{AccessVerdict, EngineOperation, OwnMemory};
 pub use stats::Stats;
+pub use usage::{BucketUsage, PeerFirehoses};
 
 use crate::{
     Action, BucketLimits, Config, Decisions, EngineMessage, Error, Hot, KeptHit, Refusal,
@@ -127,6 +129,7 @@ impl Engine {
             served_from_cache: served.served_from_cache,
             lent: served.lent,
             recalled: served.recalled,
+            revocations: served.revocations,
             refused: own.refused + served.refused,
             faults: self.common.faults(),
             impossible: self.noted().map(Noted::count).iter().sum(),

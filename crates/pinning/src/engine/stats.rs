@@ -33,6 +33,8 @@ pub struct Stats {
     pub lent: u64,
     /// Firehoses asked back.
     pub recalled: u64,
+    /// Revocations of own memory begun: it changed, was freed or is lent no more.
+    pub revocations: u64,
     /// Runs that could not be registered.
     pub refused: u64,
     /// Messages of peers that broke the protocol, or named unknown things.

@@ -6,6 +6,7 @@ mod changed;
 mod own;
 mod taken_back;
 mod transfers;
+mod usage;
 
 use super::{AccessVerdict, Engine, EngineOperation, OwnMemory};
 use crate::{

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::queue::VictimQueue;
 use super::slab::{BucketRecord, MAX_RECORDS};
 use super::word::{self, AWAITED, LIVE, MAX_REFERENCES};
@@ -139,6 +141,25 @@ impl Editor {
     /// The number of references on a record at this moment, those of hits included.
     pub fn references(&self, slot: u32) -> u32 {
         word::references(self.word(slot)) + self.table.announced(slot)
+    }
+
+    /// Visits each extent of which somebody holds a record, once.
+    pub(crate) fn for_each_held(&self, mut visit: impl FnMut(Extent)) {
+        let announcements = &self.table.announcements;
+        let announced: FxHashSet<u32> = announcements.of_table(self.table.number).collect();
+        let mut visited = FxHashSet::default();
+        for slot in 0..self.queue.records() {
+            let word = self.word(slot);
+            let is_counted = word::references(word) > 0;
+            if word == 0 || !(is_counted || announced.contains(&slot)) {
+                continue;
+            }
+            let extent = self.extent(slot);
+            let is_wide = extent.end - extent.base > 1;
+            if !is_wide || visited.insert(extent.base) {
+                visit(extent);
+            }
+        }
     }
 
     /// All buckets with a record, and their slots.

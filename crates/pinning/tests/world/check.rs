@@ -19,6 +19,7 @@ impl EngineWorld {
                 panic!("rank {rank} at step {}: {what}", self.steps);
             }
             assert_eq!(own.engine.stats().local.registered, own.nic.buckets);
+            self.check_usage(rank);
             self.check_passing(rank);
             for (peer, theirs) in self.ranks.iter().enumerate() {
                 if peer == rank || theirs.lost || Some(peer) == self.hostile {
@@ -33,6 +34,22 @@ impl EngineWorld {
                     self.check_pair(rank, peer);
                 }
             }
+        }
+    }
+
+    /// Each registered bucket has one use, and the firehoses of all peers are counted.
+    fn check_usage(&self, rank: usize) {
+        let own = &self.ranks[rank];
+        let usage = own.engine.usage();
+        let held = usage.dead + usage.permanent + usage.peers + usage.in_use;
+        let all = held + usage.victims + usage.changing;
+        assert_eq!(all, own.nic.buckets, "rank {rank}: {usage:?}");
+        for peer in 0..self.ranks.len() as u32 {
+            let counted = usage.firehoses.iter().find(|it| it.peer == peer);
+            let counted = counted.map_or((0, 0), |it| (it.held_here, it.held_there));
+            let here = own.engine.attached_by(peer);
+            let there = own.engine.firehoses(peer).0;
+            assert_eq!(counted, (here, there), "rank {rank}, peer {peer}");
         }
     }
 

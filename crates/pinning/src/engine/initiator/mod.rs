@@ -24,7 +24,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     choice::RouteChoice, context::StepContext, impossible::Noted, operation::EngineOperation,
-    stats::Stats,
+    stats::Stats, usage::PeerFirehoses,
 };
 use crate::{Data, Hot, wire::Grant};
 pub(super) use answer::AnswerTo;
@@ -150,6 +150,16 @@ impl Initiator {
     pub(super) fn firehoses(&self, peer: u32) -> (u64, u64) {
         (self.tables.get(&peer)).map_or((0, self.share), |table| {
             (table.attached() as u64, table.credit())
+        })
+    }
+
+    /// The firehoses attached to buckets of peers.
+    pub(super) fn holding(&self) -> impl Iterator<Item = PeerFirehoses> {
+        let tables = self.tables.iter().filter(|(_, table)| table.attached() > 0);
+        tables.map(|(peer, table)| PeerFirehoses {
+            peer: *peer,
+            held_here: 0,
+            held_there: table.attached() as u64,
         })
     }
 

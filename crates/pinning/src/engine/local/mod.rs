@@ -20,6 +20,7 @@ mod request;
 mod room;
 mod steps;
 mod transient;
+mod usage;
 mod within;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 
 use super::{
-    super::{agree::agree, local::LocalHold},
+    super::{agree::agree, local::LocalHold, usage::PeerFirehoses},
     peer_grants::{HeldGrant, PeerGrants},
 };
 use crate::Run;
@@ -148,6 +148,16 @@ impl Holders {
 
     pub(super) fn attached_by(&self, peer: u32) -> u64 {
         self.get(peer).map_or(0, |holder| holder.buckets)
+    }
+
+    /// The buckets that each peer has attached.
+    pub(super) fn holding(&self) -> impl Iterator<Item = PeerFirehoses> {
+        let holders = self.peers.iter().filter(|(_, holder)| holder.buckets > 0);
+        holders.map(|(peer, holder)| PeerFirehoses {
+            peer: *peer,
+            held_here: holder.buckets,
+            held_there: 0,
+        })
     }
 
     /// The references by slot.

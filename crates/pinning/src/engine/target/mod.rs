@@ -16,7 +16,9 @@ mod revoke;
 
 use rustc_hash::FxHashMap;
 
-use super::{context::StepContext, impossible::Noted, operation::AccessVerdict};
+use super::{
+    context::StepContext, impossible::Noted, operation::AccessVerdict, usage::PeerFirehoses,
+};
 use crate::{Data, EngineMessage};
 use holders::Holders;
 use moves::ServedMove;
@@ -55,6 +57,8 @@ pub(super) struct TargetStats {
     pub(super) lent: u64,
     /// Firehoses asked back.
     pub(super) recalled: u64,
+    /// Revocations begun.
+    pub(super) revocations: u64,
     /// Runs of moves that could not be registered.
     pub(super) refused: u64,
 }
@@ -85,6 +89,11 @@ impl Target {
     /// The number of buckets that a peer has attached here, as far as this rank knows.
     pub(super) fn attached_by(&self, peer: u32) -> u64 {
         self.holders.attached_by(peer)
+    }
+
+    /// The firehoses that peers hold here.
+    pub(super) fn holding(&self) -> impl Iterator<Item = PeerFirehoses> {
+        self.holders.holding()
     }
 
     /// The number of firehoses that a peer was lent and not asked back for.

@@ -89,7 +89,13 @@ impl Target {
             cause,
         };
         self.revocations.insert(id, revocation);
+        self.stats.revocations += 1;
         cx.local.withdraw(run, cx.out);
+    }
+
+    /// The runs that are being taken back.
+    pub(in crate::engine) fn going(&self) -> Vec<Run> {
+        self.revocations.values().map(|it| it.run).collect()
     }
 
     /// Returns true if memory of a run is being taken back. Nobody is given a firehose on it then,
