@@ -39,10 +39,8 @@ fn another_file_under_the_number_is_not_asked() {
         .expect("a process");
     let theirs = File::open(format!("/proc/{}/maps", other.id())).expect("its mappings");
     // SAFETY: what a program does that closes all descriptors and opens others. The library expects that.
-    assert_eq!(
-        unsafe { libc::dup2(theirs.as_raw_fd(), numbers[0]) },
-        numbers[0]
-    );
+    let replaced = unsafe { libc::dup2(theirs.as_raw_fd(), numbers[0]) };
+    assert_eq!(replaced, numbers[0]);
     assert_eq!(find(), Some(before));
     let now = descriptors();
     assert!(now.len() == 1 && now != numbers, "{now:?}, {numbers:?}");
