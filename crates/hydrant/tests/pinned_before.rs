@@ -1,4 +1,4 @@
-//! A process that has pinned memory before its job begins. What is left of its limit is what the job may register.
+//! A process that has pinned memory before its job begins. The job may register the rest of the limit.
 
 #![allow(unsafe_code)] // has the kernel pin memory, by system calls
 

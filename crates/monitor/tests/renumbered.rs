@@ -38,7 +38,7 @@ fn another_file_under_the_number_is_not_asked() {
         .spawn()
         .expect("a process");
     let theirs = File::open(format!("/proc/{}/maps", other.id())).expect("its mappings");
-    // SAFETY: what a program does that closes all descriptors and opens others. The library expects that.
+    // SAFETY: both are open. A program that closes all descriptors and opens others does the same.
     let replaced = unsafe { libc::dup2(theirs.as_raw_fd(), numbers[0]) };
     assert_eq!(replaced, numbers[0]);
     assert_eq!(find(), Some(before));

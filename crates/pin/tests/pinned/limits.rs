@@ -52,7 +52,7 @@ pub(crate) fn memlock(child: &mut Child) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Each rank's process has pinned memory before it joins. What is left is offered, and can be pinned.
+/// Each rank's process has pinned memory before it joins. The rest is offered, and can be pinned.
 pub(crate) fn held(child: &mut Child) -> ExitCode {
     const LIMIT: usize = 128 * PAGE;
     limit_locked_memory(LIMIT as u64, 1);
