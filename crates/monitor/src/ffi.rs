@@ -1,4 +1,5 @@
-//! The kernel's interface of userfaultfd (`linux/userfaultfd.h`), as far as the monitor uses it.
+//! The kernel's interfaces of userfaultfd (`linux/userfaultfd.h`) and of questions about mappings (`linux/fs.h`), as far as
+//! the monitor uses them.
 
 /// The version of the interface.
 pub(crate) const API: u64 = 0xaa;
@@ -64,6 +65,28 @@ pub(crate) struct EventMessage {
     pub(crate) words: [u64; 3],
 }
 
+/// The mapping may be read.
+pub(crate) const READABLE: u64 = 1 << 0;
+/// The mapping may be written.
+pub(crate) const WRITABLE: u64 = 1 << 1;
+/// The question is for the mapping that holds the address, or the next one with the rights asked for.
+pub(crate) const COVERING_OR_NEXT: u64 = 1 << 4;
+
+/// `struct procmap_query`.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct MappingQuery {
+    pub(crate) size: u64,
+    pub(crate) query_flags: u64,
+    pub(crate) query_addr: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) flags: u64,
+    /// The page size, the offset, the file and the lengths and addresses of its names, which nobody asks for.
+    pub(crate) other: [u64; 7],
+}
+
+const _: () = assert!(size_of::<MappingQuery>() == 104);
 const _: () = assert!(size_of::<ApiRequest>() == 24);
 const _: () = assert!(size_of::<RegisterRequest>() == 32);
 const _: () = assert!(size_of::<ProtectRequest>() == 24);
@@ -71,8 +94,13 @@ const _: () = assert!(size_of::<EventMessage>() == 32);
 
 /// The number of an `ioctl` on a userfaultfd that reads and writes `T`.
 const fn request<T>(number: u32) -> u32 {
+    of_kind::<T>(API as u32, number)
+}
+
+/// The number of an `ioctl` on files of a kind that reads and writes `T`.
+const fn of_kind<T>(kind: u32, number: u32) -> u32 {
     const READ_AND_WRITE: u32 = 3;
-    READ_AND_WRITE << 30 | (size_of::<T>() as u32) << 16 | (API as u32) << 8 | number
+    READ_AND_WRITE << 30 | (size_of::<T>() as u32) << 16 | kind << 8 | number
 }
 
 /// `UFFDIO_API`.
@@ -83,5 +111,8 @@ pub(crate) const REGISTER: u32 = request::<RegisterRequest>(0x00);
 pub(crate) const PROTECT: u32 = request::<ProtectRequest>(0x06);
 /// `USERFAULTFD_IOC_NEW`, on the device `/dev/userfaultfd`.
 pub(crate) const NEW: u32 = (API as u32) << 8;
+/// `PROCMAP_QUERY`, on `/proc/PID/maps` (Linux 6.11).
+pub(crate) const FIND_MAPPING: u32 = of_kind::<MappingQuery>(b'f' as u32, 17);
 
+const _: () = assert!(FIND_MAPPING == 0xc068_6611);
 const _: () = assert!(AGREE == 0xc018_aa3f && REGISTER == 0xc020_aa00 && PROTECT == 0xc018_aa06);

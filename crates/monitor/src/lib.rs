@@ -50,11 +50,13 @@ mod blocks;
 mod change;
 mod error;
 mod ffi;
+mod mapped;
 mod monitor;
 mod userfault;
 
 pub use allocator::ReportingAllocator;
 pub use change::MemoryChange;
 pub use error::{MonitorAbsent, SystemCause, Unwatched};
+pub use mapped::{MappedRange, mapped_ranges};
 pub use monitor::{ChangeListener, MemoryChanges, Monitor};
 pub use userfault::MonitorSource;

@@ -174,7 +174,8 @@ impl Userfault {
     }
 }
 
-fn control<T>(fd: &impl AsFd, number: u32, request: &mut T) -> io::Result<()> {
+/// Calls an `ioctl` of [`ffi`] that reads and writes a `T`.
+pub(crate) fn control<T>(fd: &impl AsFd, number: u32, request: &mut T) -> io::Result<()> {
     let fd = fd.as_fd().as_raw_fd();
     // SAFETY: `number` names an `ioctl` that reads and writes a `T`, and `request` is one.
     match unsafe { libc::ioctl(fd, number as _, &raw mut *request) } {

@@ -11,7 +11,7 @@ use std::{
 
 use hydrant_conduit::{
     Caps, Error, Footprint, Permission, Rank, RegistrationCaps, descriptors, measure,
-    memory::{PAGE, Segment, memlock, pinnable},
+    memory::{PAGE, Segment, memlock, pinnable, pinned},
 };
 use hydrant_launch::Bootstrap;
 
@@ -247,7 +247,7 @@ impl Published {
     fn exchange(self, bootstrap: &mut dyn Bootstrap) -> Result<Exchanged, Error> {
         let costs: &[u8] = bytemuck::cast_slice(&self.costs);
         let limit = if self.pins {
-            pinnable().min(memlock().unwrap_or(u64::MAX))
+            (pinnable().min(memlock().unwrap_or(u64::MAX))).saturating_sub(pinned())
         } else {
             u64::MAX
         };

@@ -9,6 +9,8 @@ use crate::queue;
 pub(crate) const INVITATION: usize = 64;
 /// The offset of the costs and limits of registration, which rank 0 measured.
 pub(crate) const COSTS: usize = 128;
+/// The offset of the [`HeldPins`](crate::limits::HeldPins) of the rank's process.
+pub(crate) const PINS: usize = 168;
 /// Bytes of the area.
 pub(crate) const BYTES: usize = 192;
 

@@ -8,7 +8,7 @@ use hydrant_conduit::{Cost, Permission, RegistrationCaps, measure, memory::PAGE}
 
 use crate::{ring::MOST_BYTES, table::PinnedTable};
 
-/// The costs and limits that rank 0 measures and publishes, so that all ranks report the same.
+/// The costs that rank 0 measures and publishes, so that all ranks report the same.
 #[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct MeasuredCosts {
@@ -18,24 +18,21 @@ pub(crate) struct MeasuredCosts {
     deregister: [f64; 2],
     /// Cost of copying a byte, in ns.
     copy: f64,
-    /// Bytes that each rank may pin.
-    bytes: u64,
 }
 
 impl MeasuredCosts {
     /// Measures the costs, within a millisecond or two.
-    pub(crate) fn measure(table: &PinnedTable, ranks: usize) -> Self {
+    pub(crate) fn measure(table: &PinnedTable) -> Self {
         let (register, deregister, copy) = measure_all(table).unwrap_or(UNKNOWN);
         Self {
             register: [register.per_op_ns, register.per_page_ns],
             deregister: [deregister.per_op_ns, deregister.per_page_ns],
             copy,
-            bytes: table.limits().share(ranks) as u64,
         }
     }
 
-    /// The properties of registration that the conduit reports.
-    pub(crate) fn registration(&self, inline: usize) -> RegistrationCaps {
+    /// The properties of registration that the conduit reports, of which `max_bytes` may be registered.
+    pub(crate) fn registration(&self, inline: usize, max_bytes: usize) -> RegistrationCaps {
         let cost = |[per_op_ns, per_page_ns]: [f64; 2]| Cost {
             per_op_ns,
             per_page_ns,
@@ -46,7 +43,7 @@ impl MeasuredCosts {
             deregister: cost(self.deregister),
             copy_ns_per_byte: self.copy,
             max_extent: MOST_BYTES,
-            max_bytes: self.bytes as usize,
+            max_bytes,
             follows_mapping: false,
             local: true,
             inline,

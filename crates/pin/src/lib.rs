@@ -47,11 +47,11 @@ use hydrant_launch::Bootstrap;
 use hydrant_smp::{SmpOptions, upon::join};
 
 use self::{
-    area::{COSTS, DESCRIPTORS, EXTRA},
+    area::{COSTS, DESCRIPTORS, EXTRA, PINS},
     conduit::INLINE,
     core::PinCore,
     costs::MeasuredCosts,
-    limits::PinLimits,
+    limits::{HeldPins, PinLimits},
     listener::NicListener,
     table::PinnedTable,
 };
@@ -77,19 +77,26 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &SmpOptions) -> Result<Pin
         ..options.clone()
     };
     let (smp, (table, listener)) = join(bootstrap, &messages, EXTRA, DESCRIPTORS, |areas| {
+        let own = areas.of_rank(rank);
+        let mut stored = own.store(PINS, HeldPins::here());
         let table = PinnedTable::new(rank, areas.extents(), PinLimits::here())?;
         if rank == Rank(0) {
-            let found = MeasuredCosts::measure(&table, areas.ranks());
-            let stored = areas.of_rank(rank).store(COSTS, found);
-            debug_assert!(stored.is_ok(), "an area is as long as it was asked for");
+            stored = stored.and(own.store(COSTS, MeasuredCosts::measure(&table)));
         }
+        debug_assert!(stored.is_ok(), "an area is as long as it was asked for");
         Ok((table, NicListener::open(&areas.of_rank(rank))?))
     })?;
-    let found: MeasuredCosts = (smp.areas().of_rank(Rank(0)).load(COSTS))
-        .map_err(|_| Error::Unreachable("an area out of bounds".to_owned()))?;
+    let outside = |_| Error::Unreachable("an area out of bounds".to_owned());
+    let areas = smp.areas();
+    let found: MeasuredCosts = areas.of_rank(Rank(0)).load(COSTS).map_err(outside)?;
+    let held = (0..areas.ranks())
+        .map(|rank| areas.of_rank(Rank(rank as u32)).load(PINS))
+        .collect::<Result<Vec<HeldPins>, _>>()
+        .map_err(outside)?;
+    let max_bytes = table.limits().share(&held);
     let caps = Caps {
         name: "smp+pin",
-        registration: Some(found.registration(INLINE)),
+        registration: Some(found.registration(INLINE, max_bytes)),
         any_address: false,
         stores_wake: false,
         // The kernel moves data between pinned pages and has no atomic operation on them.
@@ -106,7 +113,9 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &SmpOptions) -> Result<Pin
 /// [`Error::Unreachable`] where the system has no `io_uring` or forbids it.
 pub fn probe() -> Result<RegistrationCaps, Error> {
     let table = PinnedTable::new(Rank(0), MOST_EXTENTS, PinLimits::here())?;
-    Ok(MeasuredCosts::measure(&table, 1).registration(INLINE))
+    let held = HeldPins::here();
+    let max_bytes = table.limits().share(&[held]);
+    Ok(MeasuredCosts::measure(&table).registration(INLINE, max_bytes))
 }
 
 /// Disables huge pages for this process.

@@ -1,10 +1,15 @@
 //! Limits on pinned memory.
 
-use std::io;
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+    io, process,
+    sync::OnceLock,
+};
 
 use hydrant_conduit::{
     Error, Rank,
-    memory::{PAGE, memlock, pinnable},
+    memory::{PAGE, memlock, pinnable, pinned},
 };
 
 use crate::ring::{OWN_PAGES, Unpinnable};
@@ -25,6 +30,39 @@ pub(crate) struct PinLimits {
     physical: u64,
 }
 
+/// The bytes that a rank's process had pinned when the rank joined.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(crate) struct HeldPins {
+    /// A number of the process. Ranks may be threads of one process, whose pins count once.
+    process: u64,
+    bytes: u64,
+}
+
+impl HeldPins {
+    pub(crate) fn here() -> Self {
+        // Processes in different containers may have the same number by the system.
+        static DRAWN: OnceLock<u64> = OnceLock::new();
+        let drawn = DRAWN.get_or_init(|| RandomState::new().hash_one(()));
+        Self {
+            // A forked child has its parent's draw.
+            process: drawn.wrapping_add(process::id().into()),
+            bytes: pinned(),
+        }
+    }
+
+    /// Returns the bytes that all processes have pinned.
+    fn total(all: &[Self]) -> u64 {
+        let mut processes = BTreeMap::new();
+        for held in all {
+            // Rank 0 pins some memory for a moment, which other threads may have seen.
+            let least = processes.entry(held.process).or_insert(held.bytes);
+            *least = held.bytes.min(*least);
+        }
+        processes.into_values().fold(0, u64::saturating_add)
+    }
+}
+
 impl PinLimits {
     /// Returns the limits of this process.
     pub(crate) fn here() -> Self {
@@ -34,12 +72,15 @@ impl PinLimits {
         }
     }
 
-    /// Returns the bytes that each of `ranks` ranks on this host may pin.
-    pub(crate) fn share(&self, ranks: usize) -> usize {
-        let ranks = ranks.max(1) as u64;
-        let physical = self.physical / ranks;
+    /// Returns the bytes that each rank may pin beside what their processes have pinned already. `held` has an entry for
+    /// each rank of this host.
+    pub(crate) fn share(&self, held: &[HeldPins]) -> usize {
+        let ranks = held.len().max(1) as u64;
+        let held = HeldPins::total(held);
+        let share = |limit: u64| limit.saturating_sub(held) / ranks;
+        let physical = share(self.physical);
         let rings = (self.rings() * OWN_PAGES * PAGE) as u64;
-        let locked = (self.locked).map(|locked| (locked / ranks).saturating_sub(rings));
+        let locked = (self.locked).map(|locked| share(locked).saturating_sub(rings));
         locked.map_or(physical, |locked| locked.min(physical)) as usize / PAGE * PAGE
     }
 
@@ -102,12 +143,21 @@ mod tests {
             locked: Some(8 << 20),
             physical: 16 << 30,
         };
-        assert_eq!(limits.share(4), (2 << 20) - OWN_PAGES * PAGE);
+        let held = |process, bytes| HeldPins { process, bytes };
+        let none: Vec<_> = (0..4).map(|process| held(process, 0)).collect();
+        assert_eq!(limits.share(&none), (2 << 20) - OWN_PAGES * PAGE);
         assert!(limits.limit_error().to_string().contains("ulimit -l"));
         let free = PinLimits {
             locked: None,
             ..limits
         };
-        assert_eq!(free.share(2), 8 << 30);
+        assert_eq!(free.share(&none[..2]), 8 << 30);
+        assert_eq!(free.share(&[held(1, 2 << 30), held(2, 4 << 30)]), 5 << 30);
+        // Threads of one process, the second of which saw a page that was pinned for a moment.
+        let threads = [held(1, 2 << 20), held(1, (2 << 20) + 4096)];
+        assert_eq!(limits.share(&threads), (3 << 20) - OWN_PAGES * PAGE);
+        // Nothing is left.
+        assert_eq!(limits.share(&[held(1, 9 << 20), held(2, 0)]), 0);
+        assert_eq!(limits.share(&[held(1, u64::MAX), held(2, u64::MAX)]), 0);
     }
 }

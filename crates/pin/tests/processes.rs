@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         let role = child.role.clone();
         match role.as_str() {
             "memlock" => return pinned::limits::memlock(&mut child),
+            "copy_held" => return pinned::limits::held(&mut child),
             "forbidden" => return pinned::limits::forbidden(&mut child),
             _ => {}
         }
@@ -73,6 +74,9 @@ fn main() -> ExitCode {
         }),
         test("an_error_names_the_limit_of_locked_memory", || {
             orderly("memlock", 1);
+        }),
+        test("pins_that_are_there_already_are_not_offered", || {
+            orderly("copy_held", 2);
         }),
         test("an_error_names_the_limit_of_descriptors", || {
             orderly("copy_descriptors", 2);

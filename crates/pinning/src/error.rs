@@ -66,8 +66,9 @@ pub enum Error {
 
     /// Too little memory can be registered for any limits.
     #[error(
-        "{} can be registered here, and {ranks} ranks need {} at least, in buckets of {}: raise memlock (ulimit -l){}",
+        "{} can be registered here{}, and {ranks} ranks need {} at least, in buckets of {}: raise memlock (ulimit -l){}",
         Size(*available),
+        beside(*pinned),
         Size(*least),
         Size(*bucket),
         fewer(*bucket, *page)
@@ -75,6 +76,8 @@ pub enum Error {
     MemoryTooLittle {
         /// The bytes that can be registered.
         available: u64,
+        /// The bytes that this process has pinned by other means.
+        pinned: u64,
         /// The smallest sufficient amount: a bucket for each peer, and one beside them.
         least: u64,
         /// The bytes of a bucket.
@@ -177,6 +180,17 @@ pub enum Error {
         /// The rule that the message broke.
         what: Violation,
     },
+}
+
+/// The reason why little can be registered, if the process has pinned memory.
+fn beside(pinned: u64) -> String {
+    match pinned {
+        0 => String::new(),
+        bytes => format!(
+            " beside the {} that this process has pinned already (VmPin)",
+            Size(bytes)
+        ),
+    }
 }
 
 /// The further remedies if little can be registered.

@@ -9,7 +9,7 @@
 //!   so controls the order of events.
 //!
 //! [`layout`] compares bindings with a C compiler. [`ranks`] are threads. [`forked`] makes children that are not ranks. [`left_behind`] looks for
-//! remains of a job on the host.
+//! remains of a job on the host. [`locked`] lowers the limit on locked memory.
 //!
 //! Only tests import this crate. It is on no floor, and imports only `launch`.
 
@@ -18,6 +18,7 @@ pub mod forked;
 pub mod launcher;
 pub mod layout;
 pub mod left_behind;
+pub mod locked;
 pub mod ranks;
 mod role;
 pub mod roles;

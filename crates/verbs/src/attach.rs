@@ -7,7 +7,7 @@ use std::{io, sync::Arc};
 use bytemuck::Zeroable;
 use hydrant_conduit::{
     Caps, Cost, Error, Footprint, Rank, RegistrationCaps, measure,
-    memory::{PAGE, Segment, memlock, pinnable},
+    memory::{PAGE, Segment, memlock, pinnable, pinned},
 };
 use hydrant_launch::Bootstrap;
 use rustc_hash::FxHasher;
@@ -166,6 +166,8 @@ fn own_address(
     datagrams: &Datagrams,
     everything: Option<&MemoryRegion>,
 ) -> EndpointAddress {
+    // The kernel compares the limit with all pins of the process.
+    let held = pinned();
     EndpointAddress {
         gid: nic.port.gid,
         host: host_name(),
@@ -176,8 +178,8 @@ fn own_address(
         reads: nic.limits.reads_answered.into(),
         everything: everything.map_or(0, |region| region.rkey),
         version: EndpointAddress::VERSION,
-        pinnable: pinnable(),
-        memlock: memlock().unwrap_or(u64::MAX),
+        pinnable: pinnable().saturating_sub(held),
+        memlock: memlock().map_or(u64::MAX, |limit| limit.saturating_sub(held)),
         extents: 0,
         extent_bytes: nic.limits.region_bytes,
         inline: 0,

@@ -19,8 +19,15 @@ pub fn memlock() -> Option<u64> {
 /// tighter control group's limit.
 pub fn pinnable() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = total(&meminfo).unwrap_or(1 << 30);
+    let total = kilobytes(&meminfo, "MemTotal:").unwrap_or(1 << 30);
     total.min(group_limit().unwrap_or(u64::MAX)) / 2
+}
+
+/// Returns the bytes that the kernel has pinned of this process's memory, for whomever (`VmPin`). RDMA devices and
+/// `io_uring` count there what is registered with them. 0 if the kernel does not tell.
+pub fn pinned() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    kilobytes(&status, "VmPin:").unwrap_or(0)
 }
 
 /// Returns a remedy for the system's refusal: the limits of this process that may have caused it,
@@ -79,12 +86,11 @@ fn may_lock(status: &str) -> bool {
         .is_some_and(|mask| mask & 1 << 14 != 0)
 }
 
-fn total(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+/// Returns the bytes of the line that begins with `name`.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some(kilobytes << 10)
+    kilobytes.checked_mul(1 << 10)
 }
 
 #[cfg(test)]
@@ -98,9 +104,13 @@ mod tests {
         assert!(!may_lock("CapEff:\t0000000000000000\n"));
         assert!(!may_lock(""));
         assert_eq!(
-            total("MemTotal:       16384 kB\nMemFree: 1 kB"),
+            kilobytes("MemTotal:       16384 kB\nMemFree: 1 kB", "MemTotal:"),
             Some(16 << 20)
         );
+        let status = "VmLck:\t       4 kB\nVmPin:\t     100 kB\n";
+        assert_eq!(kilobytes(status, "VmPin:"), Some(100 << 10));
+        assert_eq!(kilobytes("VmPin:\t99999999999999999999 kB", "VmPin:"), None);
+        assert_eq!(kilobytes("VmLck: 1 kB", "VmPin:"), None);
         assert!(pinnable() > 0);
     }
 

@@ -26,7 +26,7 @@ pub use accumulate::{Factor, Number};
 pub use cgroup::{group_limit, group_room};
 pub use column::Column;
 pub use gate::Gate;
-pub use limits::{memlock, pinnable, remedy};
+pub use limits::{memlock, pinnable, pinned, remedy};
 pub use place::{Place, take};
 pub use runs::{MOST_LOOPS, Runs, RunsPart};
 pub use segment::Segment;

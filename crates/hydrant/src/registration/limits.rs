@@ -1,6 +1,6 @@
 //! The limits in force: the user's settings within the capabilities of the conduit.
 
-use hydrant_conduit::{Conduit, RegistrationCaps};
+use hydrant_conduit::{Conduit, RegistrationCaps, memory::pinned};
 use hydrant_pinning::{Config, CostModel, EngineMessage, Strategy};
 
 use crate::{Error, Result, Settings};
@@ -45,7 +45,13 @@ pub(super) fn config(
     }
     let available = registration.max_bytes as u64;
     let page = registration.page;
-    let (m, maxvictim) = bytes(settings, (available, page as u64), conduit.size())?;
+    // On a network in virtual time, nothing is pinned.
+    let held = if registration.follows_mapping {
+        0
+    } else {
+        pinned()
+    };
+    let (m, maxvictim) = bytes(settings, (available, page as u64), conduit.size(), held)?;
     Ok(Config {
         rank: conduit.rank().0,
         ranks: conduit.size(),
@@ -74,12 +80,17 @@ pub(super) fn config(
     })
 }
 
-/// Returns M and MAXVICTIM. Defaults give way to values that were set, to the least that `ranks`
+/// Returns M and MAXVICTIM, where `held` bytes of the process are pinned beside what is available. Defaults give way to values that were set, to the least that `ranks`
 /// ranks need, and to the amount that can be registered. So no default is refused.
 ///
 /// # Errors
 /// [`Error::Registration`] if too little can be registered for any limits.
-fn bytes(settings: &Settings, (available, page): (u64, u64), ranks: u32) -> Result<(u64, u64)> {
+fn bytes(
+    settings: &Settings,
+    (available, page): (u64, u64),
+    ranks: u32,
+    held: u64,
+) -> Result<(u64, u64)> {
     let bucket = settings.bucket.map_or(page, |bucket| bucket as u64);
     let peers = u64::from(ranks - 1).max(1);
     let for_peers = match settings.registration {
@@ -91,6 +102,7 @@ fn bytes(settings: &Settings, (available, page): (u64, u64), ranks: u32) -> Resu
         return Err(Error::Registration(
             hydrant_pinning::Error::MemoryTooLittle {
                 available,
+                pinned: held,
                 least,
                 bucket,
                 page,
@@ -141,7 +153,7 @@ mod tests {
             for bucket in [PAGE, 16 * PAGE] {
                 for pages in (0..200).chain([1000, 1 << 20]) {
                     let available = pages * PAGE + 5 * (pages % 3);
-                    let found = bytes(&settings(None, None, bucket), (available, PAGE), ranks);
+                    let found = bytes(&settings(None, None, bucket), (available, PAGE), ranks, 0);
                     match found {
                         Ok((m, maxvictim)) => {
                             let possible = is_possible(m, maxvictim, bucket, available, ranks);
@@ -162,7 +174,8 @@ mod tests {
     #[test]
     fn defaults_give_way_to_values_that_were_set() {
         let available = 1 << 20;
-        let of = |m, maxvictim| bytes(&settings(m, maxvictim, PAGE), (available, PAGE), 2).unwrap();
+        let of =
+            |m, maxvictim| bytes(&settings(m, maxvictim, PAGE), (available, PAGE), 2, 0).unwrap();
         // The usual defaults.
         assert_eq!(of(Some(400 << 10), None), (400 << 10, 50 << 10));
         // Less than a bucket would be left, or the value exceeds the available memory.
@@ -173,11 +186,22 @@ mod tests {
         assert_eq!(maxvictim, m / 8);
     }
 
+    #[test]
+    fn pins_that_leave_nothing_are_named() {
+        let refused = bytes(&settings(None, None, PAGE), (0, PAGE), 2, 12 << 20);
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("beside the 12 MiB"), "{text}");
+        let refused = bytes(&settings(None, None, PAGE), (0, PAGE), 2, 0);
+        let text = refused.unwrap_err().to_string();
+        assert!(!text.contains("beside"), "{text}");
+    }
+
     /// A conflict between two values that were set is refused.
     #[test]
     fn values_that_were_set_stay() {
         let available = 1 << 20;
-        let of = |m, maxvictim| bytes(&settings(m, maxvictim, PAGE), (available, PAGE), 2).unwrap();
+        let of =
+            |m, maxvictim| bytes(&settings(m, maxvictim, PAGE), (available, PAGE), 2, 0).unwrap();
         assert_eq!(of(Some(1), Some(2)), (1, 2));
         let (m, maxvictim) = of(Some(2 << 20), None);
         assert_eq!((m, maxvictim), (2 << 20, PAGE));

@@ -3,21 +3,12 @@
 
 #![allow(unsafe_code)] // registers memory of this rank with the conduit
 
-use std::fs;
-
 use hydrant_conduit::{Error, Key, Permission};
+use hydrant_monitor::{MappedRange, mapped_ranges};
 use hydrant_pinning::{Refusal, RegisteredExtent, Run};
 
 use super::Registration;
 use crate::counters::Count;
-
-/// A range of addresses with equal rights.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Stretch {
-    start: u64,
-    end: u64,
-    writable: bool,
-}
 
 impl Registration {
     /// Registers the needed part of own memory, and the preferred part beside it as far as that is
@@ -74,7 +65,8 @@ impl Registration {
         }
         // Some of the memory is not mapped or not writable.
         let (start, end) = bytes(need);
-        let stretch = only_stretch(&own_maps(), start, end)
+        let maps = mapped_ranges(start, geometry.address_of(preferred.end()));
+        let stretch = only_stretch(maps, start, end)
             // Each needed bucket must have something mapped in it.
             .filter(|stretch| {
                 let (first, last) = (need.first + 1, need.end().saturating_sub(1));
@@ -82,7 +74,7 @@ impl Registration {
                     && stretch.end > geometry.address_of(last)
             })
             .ok_or(Refusal::NotMapped)?;
-        let permission = if stretch.writable {
+        let permission = if stretch.is_writable {
             Permission::ReadWrite
         } else {
             Permission::Read
@@ -127,79 +119,42 @@ fn refusal(cause: &Error) -> Refusal {
     }
 }
 
-/// Returns the mappings that hold bytes between two addresses, in order: the start and the end of each.
-pub(super) fn mappings(start: u64, end: u64) -> Vec<(u64, u64)> {
-    let all = own_maps().into_iter().map(|it| (it.start, it.end));
-    all.filter(|(from, to)| *from < end && start < *to)
-        .collect()
-}
-
-/// Returns the readable ranges of this process's memory.
-fn own_maps() -> Vec<Stretch> {
-    let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    text.lines().filter_map(parse).collect()
-}
-
-/// Parses a line such as `7f00a000-7f00c000 rw-p 00000000 00:00 0`.
-fn parse(line: &str) -> Option<Stretch> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    let stretch = Stretch {
-        start: u64::from_str_radix(start, 16).ok()?,
-        end: u64::from_str_radix(end, 16).ok()?,
-        writable: rest.as_bytes().get(1) == Some(&b'w'),
-    };
-    rest.starts_with('r').then_some(stretch)
-}
-
-/// Returns the mapped range between two addresses with the range that follows on it, with the
-/// rights that all its parts have. Returns `None` if there is none, or if it has a hole.
-fn only_stretch(maps: &[Stretch], start: u64, end: u64) -> Option<Stretch> {
-    let mut found: Option<Stretch> = None;
-    for next in maps.iter().filter(|next| next.end > start) {
-        match &mut found {
-            None if next.start < end => found = Some(*next),
-            None => return None,
-            Some(found) if found.end == next.start => {
-                if found.writable == next.writable {
-                    found.end = next.end;
-                } else if next.start < end {
-                    // The whole is only readable.
-                    found.end = next.end;
-                    found.writable = false;
-                } else {
-                    break;
-                }
-            }
-            // A hole in the needed range.
-            Some(_) if next.start < end => return None,
-            Some(_) => break,
+/// Returns the mapped range between two addresses with what follows on it in `maps`, with the rights that all its parts
+/// have. Returns `None` if there is none, or if it has a hole. `maps` begin with the first that ends behind `start`.
+fn only_stretch(
+    mut maps: impl Iterator<Item = MappedRange>,
+    start: u64,
+    end: u64,
+) -> Option<MappedRange> {
+    debug_assert!(start < end);
+    let mut found = maps.next().filter(|first| first.start < end)?;
+    for next in maps {
+        if found.end != next.start {
+            // A hole, unless the needed range ends before it.
+            return (next.start >= end).then_some(found);
         }
+        if found.is_writable != next.is_writable {
+            if next.start >= end {
+                break;
+            }
+            // The whole is only readable.
+            found.is_writable = false;
+        }
+        found.end = next.end;
     }
-    found
+    Some(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn stretch(start: u64, end: u64, writable: bool) -> Stretch {
-        Stretch {
+    fn stretch(start: u64, end: u64, is_writable: bool) -> MappedRange {
+        MappedRange {
             start,
             end,
-            writable,
+            is_writable,
         }
-    }
-
-    #[test]
-    fn lines_of_the_kernel_are_parsed() {
-        let line = "7f3a1000-7f3a3000 rw-p 00000000 00:00 0                          [heap]";
-        assert_eq!(parse(line), Some(stretch(0x7f3a_1000, 0x7f3a_3000, true)));
-        let line = "7f3a1000-7f3a3000 r--p 00000000 08:01 12 /lib/x";
-        assert_eq!(parse(line), Some(stretch(0x7f3a_1000, 0x7f3a_3000, false)));
-        assert_eq!(parse("7f3a1000-7f3a3000 ---p 00000000 00:00 0"), None);
-        assert_eq!(parse("nonsense"), None);
-        assert!(!own_maps().is_empty());
     }
 
     #[test]
@@ -210,7 +165,10 @@ mod tests {
             stretch(0x8000, 0x9000, true),
             stretch(0x9000, 0xa000, false),
         ];
-        let only = |start, end| only_stretch(&maps, start, end);
+        let only = |start, end| {
+            let after = maps.into_iter().filter(move |found| found.end > start);
+            only_stretch(after, start, end)
+        };
         assert_eq!(only(0x2000, 0x4000), Some(stretch(0x1000, 0x5000, true)));
         assert_eq!(only(0x4000, 0x8000), Some(stretch(0x3000, 0x5000, true)));
         assert_eq!(only(0x4000, 0x9000), None);

@@ -16,11 +16,11 @@ use std::{
     },
 };
 
-use hydrant_monitor::{MemoryChange, Monitor};
+use hydrant_monitor::{MappedRange, MemoryChange, Monitor, mapped_ranges};
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 
-use super::{mapped::mappings, persistent::AddressRange};
+use super::persistent::AddressRange;
 
 /// The number of places that remember memory used once.
 const SEEN: usize = 256;
@@ -112,7 +112,8 @@ impl WatchedMemory {
         let (start, end) = (range.0, range.0.saturating_add(range.1));
         // The lock is held, so that a change of this memory is applied to the ranges after they were added.
         let mut ranges = self.ranges.write();
-        for (from, to) in mappings(start, end) {
+        for mapped in mapped_ranges(start, end) {
+            let (from, to) = (mapped.start, mapped.end);
             if from < self.own.0.saturating_add(self.own.1) && self.own.0 < to {
                 return false;
             }
@@ -125,8 +126,8 @@ impl WatchedMemory {
             }
             // A part may have been unmapped before it was watched, and mapped again since. Such a part is a mapping of
             // its own, because it is not watched.
-            let is_whole = |(start, end): (u64, u64)| start <= from && to <= end;
-            if !mappings(from, to).into_iter().any(is_whole) {
+            let is_whole = |found: MappedRange| found.start <= from && to <= found.end;
+            if !mapped_ranges(from, to).next().is_some_and(is_whole) {
                 return false;
             }
             add(&mut ranges, from, to);

@@ -3,11 +3,8 @@
 use std::process::ExitCode;
 
 use hydrant_conduit::{Conduit, Error, Membership, Permission, Rank, conformance::Log};
-use hydrant_testing::family::Child;
-use rustix::{
-    process::{Resource, Rlimit, setrlimit},
-    thread::{CapabilitySet, capabilities, set_capabilities},
-};
+use hydrant_testing::{family::Child, locked::limit_locked_memory};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::{MappedPages, PAGE, format_remote, get, parse_remote, pinned_pages, put};
 use crate::options;
@@ -15,15 +12,7 @@ use crate::options;
 /// With few lockable bytes, a registration fails with an error that names the limit.
 pub(crate) fn memlock(child: &mut Child) -> ExitCode {
     const LIMIT: usize = 64 << 10;
-    let limit = Rlimit {
-        current: Some(LIMIT as u64),
-        maximum: Some(LIMIT as u64),
-    };
-    setrlimit(Resource::Memlock, limit).expect("less is always allowed");
-    let mut able = capabilities(None).expect("the capabilities");
-    able.effective.remove(CapabilitySet::IPC_LOCK);
-    able.permitted.remove(CapabilitySet::IPC_LOCK);
-    set_capabilities(None, able).expect("fewer are always allowed");
+    limit_locked_memory(LIMIT as u64, 0);
     let conduit = hydrant_pin::attach(child, &options()).expect("a page can be pinned");
     let registration = conduit.caps().registration.expect("it registers");
     let all = registration.max_bytes / PAGE;
@@ -59,6 +48,38 @@ pub(crate) fn memlock(child: &mut Child) -> ExitCode {
         }
         assert_eq!(pinned_pages(), 0);
     }
+    conduit.leave(true);
+    ExitCode::SUCCESS
+}
+
+/// Each rank's process has pinned memory before it joins. The rest is offered, and can be pinned.
+pub(crate) fn held(child: &mut Child) -> ExitCode {
+    const LIMIT: usize = 128 * PAGE;
+    limit_locked_memory(LIMIT as u64, 1);
+    let before = MappedPages::new(32);
+    before.fill(1);
+    let ring = io_uring::IoUring::new(2).expect("a ring");
+    let buffer = libc::iovec {
+        iov_base: before.base.cast(),
+        iov_len: before.len,
+    };
+    // SAFETY: the pages stay mapped.
+    unsafe { ring.submitter().register_buffers(&[buffer]) }.expect("a quarter of the limit");
+    assert_eq!(pinned_pages(), 32);
+    let conduit = hydrant_pin::attach(child, &options()).expect("a page can be pinned");
+    let registration = conduit.caps().registration.expect("it registers");
+    let all = registration.max_bytes / PAGE;
+    // Half of what is left, less than that by what the rings take.
+    assert!((24..=32).contains(&all), "{all} pages are offered");
+    let offered = child.exchange(&all.to_string());
+    assert!(offered.iter().all(|other| *other == all.to_string()));
+    // Rings of the kernel lock pages, too: of each process three, and two of this test's.
+    let some = MappedPages::new(all - 4);
+    let key = some.register(&conduit, Permission::ReadWrite);
+    let key = key.expect("what was offered");
+    assert_eq!(pinned_pages(), 32 + all - 4);
+    child.meet(|| ());
+    conduit.deregister(key).expect("in force");
     conduit.leave(true);
     ExitCode::SUCCESS
 }
