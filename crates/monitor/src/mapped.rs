@@ -72,7 +72,7 @@ impl Ranges {
         if let Self::Asked(file) = self {
             match file.first_from(addr) {
                 Ok(found) => return found,
-                Err(NoAnswer) => *self = Self::listed(),
+                Err(QueryRefused) => *self = Self::listed(),
             }
         }
         let Self::Listed(Some(lines)) = self else {
@@ -107,7 +107,7 @@ fn parse(line: &[u8]) -> Option<MappedRange> {
 }
 
 /// The kernel answers no questions, or the file is another one.
-struct NoAnswer;
+struct QueryRefused;
 
 /// An open [`MAPS`], which names the memory of the process that opened it for ever.
 struct MapsFile {
@@ -160,7 +160,7 @@ impl MapsFile {
         self.origin.is_here() && identity(&self.file) == Some(self.identity)
     }
 
-    fn first_from(&self, addr: u64) -> Result<Option<MappedRange>, NoAnswer> {
+    fn first_from(&self, addr: u64) -> Result<Option<MappedRange>, QueryRefused> {
         let mut query = ffi::MappingQuery {
             size: size_of::<ffi::MappingQuery>() as u64,
             query_flags: ffi::COVERING_OR_NEXT | ffi::READABLE,
@@ -174,7 +174,7 @@ impl MapsFile {
                 is_writable: query.flags & ffi::WRITABLE != 0,
             })),
             Err(cause) if cause.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-            Err(_) => Err(NoAnswer),
+            Err(_) => Err(QueryRefused),
         }
     }
 }
