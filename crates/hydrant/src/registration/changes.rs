@@ -19,7 +19,7 @@ use hydrant_monitor::{ChangeListener, MemoryChange, Monitor, ReportingAllocator}
 use hydrant_pinning::{Hot, RegionNumber, Run};
 use smallvec::SmallVec;
 
-use super::{Registration, persistent::AddressRange};
+use super::{Registration, persistent::AddressRange, watched::ChangedRanges};
 use crate::{
     Error, Result, Settings,
     counters::Count,
@@ -113,8 +113,9 @@ impl Registration {
         };
         let watched = &self.lent.watched;
         let is_reported = self.begin_to_hear(range, changes.monitor());
-        let watch = |range| self.by_kernel && watched.watch(changes.monitor(), range);
-        if !is_reported && !watched.has(range) && !self.begin_to_watch(range, watch) {
+        let watch =
+            |fresh: &mut _| self.by_kernel && watched.watch(changes.monitor(), range, fresh);
+        if !is_reported && !watched.has(range) && !self.begin_to_watch(watch) {
             return false;
         }
         if is_reported {
@@ -139,36 +140,30 @@ impl Registration {
         let watched = &self.lent.watched;
         ReportingAllocator::is_in_force()
             && (watched.is_reported(range)
-                || self.begin_to_watch(range, |range| watched.watch_block(monitor, range)))
+                || monitor.watch_block(range.0, range.1).is_some()
+                    && self.begin_to_watch(|fresh| watched.watch_block(monitor, range, fresh)))
     }
 
-    fn begin_to_watch(
-        &self,
-        range: AddressRange,
-        watch: impl FnOnce(AddressRange) -> bool,
-    ) -> bool {
-        if !self.shares_buckets() {
-            return watch(range);
-        }
+    /// Has memory watched by `watch`, which says what is watched from then on.
+    fn begin_to_watch(&self, watch: impl FnOnce(&mut ChangedRanges) -> bool) -> bool {
         let _unready = self.lent.watched.prepare();
-        if !watch(range) {
-            return false;
+        let mut fresh = ChangedRanges::new();
+        let is_watched = watch(&mut fresh);
+        // Whole mappings are watched. An earlier registration may hold what was there before, because nobody has told of
+        // its changes.
+        let spans = fresh
+            .iter()
+            .filter_map(|(start, len)| self.geometry.span(*start, *len).ok());
+        let runs: SmallVec<[(u64, Run); 4]> = spans.map(|run| (self.name(), run)).collect();
+        if !runs.is_empty() {
+            self.step(&[], |engine, out| engine.changed(&runs, 0, out));
         }
-        // In a bucket of several pages, an earlier registration may hold what was mapped of it before.
-        if let Ok(run) = self.geometry.span(range.0, range.1) {
-            self.step(&[], |engine, out| {
-                engine.changed(&[(self.name(), run)], 0, out)
-            });
-        }
-        true
+        is_watched
     }
 
     /// Notes that a peer's operation, which was copied, names own memory by its address.
     pub(super) fn note_named(&self, addr: u64, len: u64) {
-        if self.lent.watched.has_removed() {
-            self.learn_changes();
-            self.lent.watched.name(whole_pages((addr, len)));
-        }
+        self.lent.watched.name(whole_pages((addr, len)));
     }
 
     /// Returns whether this thread may wait for a message: not in a handler or a task, nor in a room's own handling of a

@@ -94,21 +94,34 @@ impl WatchedMemory {
         covers(&self.reported.read(), range)
     }
 
-    /// Watches the allocator's block that holds a range. Returns false if there is none.
+    /// Watches the allocator's block that holds a range. Returns false if there is none. Adds the memory that is watched
+    /// from now on to `fresh`: earlier registrations of it must end.
     #[cold]
-    pub(super) fn watch_block(&self, monitor: &Monitor, range: AddressRange) -> bool {
+    pub(super) fn watch_block(
+        &self,
+        monitor: &Monitor,
+        range: AddressRange,
+        fresh: &mut ChangedRanges,
+    ) -> bool {
         // The lock is held, so that a change of this memory is applied after the block was added.
         let mut reported = self.reported.write();
         let block = monitor.watch_block(range.0, range.1);
         if let Some((start, len)) = block {
+            fresh.extend(gaps(&reported, start, start + len));
             add(&mut reported, start, start + len);
         }
         block.is_some()
     }
 
-    /// Watches all mappings with bytes of a range. Returns false if some of the memory cannot be watched.
+    /// Watches all mappings with bytes of a range. Returns false if some of the memory cannot be watched. Adds to `fresh` as
+    /// [`watch_block`](Self::watch_block).
     #[cold]
-    pub(super) fn watch(&self, monitor: &Monitor, range: AddressRange) -> bool {
+    pub(super) fn watch(
+        &self,
+        monitor: &Monitor,
+        range: AddressRange,
+        fresh: &mut ChangedRanges,
+    ) -> bool {
         let (start, end) = (range.0, range.0.saturating_add(range.1));
         // The lock is held, so that a change of this memory is applied to the ranges after they were added.
         let mut ranges = self.ranges.write();
@@ -130,6 +143,7 @@ impl WatchedMemory {
             if !mapped_ranges(from, to).next().is_some_and(is_whole) {
                 return false;
             }
+            fresh.extend(gaps(&ranges, from, to));
             add(&mut ranges, from, to);
         }
         covers(&ranges, range)
@@ -167,11 +181,6 @@ impl WatchedMemory {
             }
         }
         changed
-    }
-
-    /// Returns whether there are removed pages that no operation has named since.
-    pub(super) fn has_removed(&self) -> bool {
-        self.has_removed.load(SeqCst)
     }
 
     fn forget(&self, range: AddressRange) {
@@ -242,6 +251,22 @@ fn covers(ranges: &BTreeMap<u64, u64>, (start, len): AddressRange) -> bool {
     before.is_some_and(|(_, there)| *there >= end)
 }
 
+/// Returns the parts of a range that no other covers.
+fn gaps(ranges: &BTreeMap<u64, u64>, start: u64, end: u64) -> ChangedRanges {
+    let (mut found, mut at) = (ChangedRanges::new(), start);
+    let first = ranges.range(..=start).next_back();
+    for (from, to) in first.into_iter().chain(ranges.range(start + 1..end)) {
+        if *from > at {
+            found.push((at, from - at));
+        }
+        at = at.max(*to);
+    }
+    if at < end {
+        found.push((at, end - at));
+    }
+    found
+}
+
 /// Adds a range, and joins it with its neighbours.
 fn add(ranges: &mut BTreeMap<u64, u64>, mut start: u64, mut end: u64) {
     while let Some((from, to)) = ranges
@@ -304,6 +329,12 @@ mod tests {
                     for len in 1..6 {
                         let all = pages[first..first + len].iter().all(|is_there| *is_there);
                         prop_assert_eq!(covers(&ranges, (first as u64, len as u64)), all);
+                        let mut shown = pages;
+                        for (start, len) in gaps(&ranges, first as u64, (first + len) as u64) {
+                            prop_assert!(shown[start as usize..(start + len) as usize].iter().all(|is_there| !is_there));
+                            shown[start as usize..(start + len) as usize].fill(true);
+                        }
+                        prop_assert!(shown[first..first + len].iter().all(|is_shown| *is_shown));
                     }
                 }
             }

@@ -88,6 +88,12 @@ impl LocalTable {
         for registering in self.registering.values_mut() {
             registering.outdated |= registering.preferred.overlaps(run);
         }
+        for (id, request) in &mut self.requests {
+            let is_open = request.pending > 0 || self.queue.contains(id);
+            let overlaps = |need: &Need| need.preferred.overlaps(run) || need.run.overlaps(run);
+            request.outdated |=
+                is_open && request.requester.is_judged() && request.needs.iter().any(overlaps);
+        }
         let mut refused = Vec::new();
         for deregistering in self.deregistering.values_mut() {
             let overtaken = |(_, need): &mut (u64, Need)| need.preferred.overlaps(run);

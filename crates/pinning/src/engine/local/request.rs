@@ -54,6 +54,18 @@ impl Requester {
         )
     }
 
+    /// Returns true if the request needs memory to stay what it was when the driver judged it, and is copied otherwise.
+    pub(super) fn is_judged(self) -> bool {
+        matches!(
+            self,
+            Requester::Piece(_)
+                | Requester::Move(_)
+                | Requester::Pull(_)
+                | Requester::Ahead
+                | Requester::Foreseen(_)
+        )
+    }
+
     pub(super) fn is_peer(self) -> bool {
         matches!(self, Requester::Move(_))
     }
@@ -99,6 +111,8 @@ pub(in crate::engine) struct LocalRequest {
     pub(super) pending: u32,
     /// True if there was no room, so that the request starts again when there may be.
     pub(super) restart: bool,
+    /// True if memory of it has changed since it was judged. What it still needs is refused then, so that it is copied.
+    pub(super) outdated: bool,
     /// True if it may wait for room. It may not if its needs can never be met all at once, because
     /// parts of it would wait for each other.
     pub(super) waits: bool,

@@ -1,7 +1,7 @@
 //! The life of a request: it begins, waits for registrations or room, and is done.
 
 use super::{LocalRequest, LocalTable, Requester};
-use crate::{Decisions, Use, wire::Need};
+use crate::{Decisions, Refusal, Use, wire::Need};
 
 impl LocalTable {
     /// Begins a request. It is done when [`take_done`](Self::take_done) returns it.
@@ -21,6 +21,7 @@ impl LocalTable {
             refused: Vec::new(),
             pending: 0,
             restart: false,
+            outdated: false,
             waits: requester.may_wait(),
         };
         self.requests.insert(id, request);
@@ -73,15 +74,25 @@ impl LocalTable {
         request.restart = false;
         let needs = request.needs.clone();
         for need in needs {
-            self.cover(id, need, out);
+            self.cover_unless_outdated(id, need, out);
         }
         self.finish_wait(id, out);
     }
 
     pub(super) fn resume(&mut self, id: u64, need: Need, out: &mut Decisions) {
         if self.requests.contains_key(&id) {
-            self.cover(id, need, out);
+            self.cover_unless_outdated(id, need, out);
             self.finish_wait(id, out);
+        }
+    }
+
+    /// Covers a need, or refuses it if memory of the request has changed since it was judged.
+    fn cover_unless_outdated(&mut self, id: u64, need: Need, out: &mut Decisions) {
+        match self.requests.get_mut(&id) {
+            Some(request) if request.outdated => {
+                request.refused.push((need.run, Refusal::Limit));
+            }
+            _ => self.cover(id, need, out),
         }
     }
 
