@@ -128,6 +128,40 @@ fn a_request_that_waits_while_memory_changes_is_refused() {
     engine.audit(&[]).expect("all counts agree");
 }
 
+/// A peer's request waits for what another's registration brings along, when the memory changes. Nobody judges the request
+/// again, so nothing may be registered for it.
+#[test]
+fn a_request_that_waits_for_another_ones_registration_is_refused() {
+    let mut engine = engine();
+    let mut begun = Decisions::default();
+    for (peer, need, preferred) in [(1, run(1, 1), run(1, 4)), (2, run(3, 1), run(3, 1))] {
+        let wanted = EngineMessage::Move(Move {
+            id: 1,
+            hold: true,
+            needs: vec![Need {
+                run: need,
+                preferred,
+            }],
+            ..Move::default()
+        });
+        (engine.message(peer, wanted, AccessVerdict::Fine, &mut begun)).expect("a move");
+    }
+    assert!(
+        matches!(begun.actions[..], [Action::Register { .. }]),
+        "{begun:?}"
+    );
+    change(&mut engine, 3, 1);
+    let rest = answer(&mut engine, begun);
+    assert!(rest.actions.is_empty(), "{rest:?}");
+    let refused = rest.messages.iter().filter(|it| match &it.message {
+        EngineMessage::Granted(granted) => granted.grants.is_empty(),
+        _ => false,
+    });
+    assert_eq!(refused.count(), 2, "{rest:?}");
+    assert_eq!(engine.stats().local.registered, 0);
+    engine.audit(&[]).expect("all counts agree");
+}
+
 #[test]
 fn peers_answer_before_the_change_is_settled() {
     let mut engine = engine();
