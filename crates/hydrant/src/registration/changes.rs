@@ -151,12 +151,12 @@ impl Registration {
         let is_watched = watch(&mut fresh);
         // Whole mappings are watched. An earlier registration may hold what was there before, because nobody has told of
         // its changes.
-        let spans = fresh
-            .iter()
-            .filter_map(|(start, len)| self.geometry.span(*start, *len).ok());
-        let runs: SmallVec<[(u64, Run); 4]> = spans.map(|run| (self.name(), run)).collect();
-        if !runs.is_empty() {
-            self.step(&[], |engine, out| engine.changed(&runs, 0, out));
+        for (start, len) in fresh {
+            if let Ok(run) = self.geometry.span(start, len) {
+                self.step(&[], |engine, out| {
+                    engine.unheard(run, &mut || self.name(), out)
+                });
+            }
         }
         is_watched
     }

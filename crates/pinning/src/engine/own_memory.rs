@@ -177,4 +177,12 @@ impl Engine {
         self.pump(out);
         self.hot.changes_known(count);
     }
+
+    /// Ends the registrations of own memory whose changes are heard from now on, and were not before. As
+    /// [`changed`](Self::changed), but memory that is kept for good stays. `name` gives names, as there.
+    pub fn unheard(&mut self, run: Run, name: &mut dyn FnMut() -> u64, out: &mut Decisions) {
+        let (_, target, cx) = &mut self.rooms(out);
+        target.revoke_unheard(run, name, cx);
+        self.pump(out);
+    }
 }

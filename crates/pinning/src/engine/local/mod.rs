@@ -240,6 +240,13 @@ impl LocalTable {
         }
     }
 
+    /// The extents with a bucket of a run that are not kept for good.
+    pub(super) fn passing_extents(&self, run: Run) -> Vec<Run> {
+        let mut extents = self.editor.extents_in(run);
+        extents.retain(|extent| !self.kept.contains_key(&extent.first));
+        extents
+    }
+
     /// Returns true if any extent of a run is pinned for good, so that all peers know it.
     pub(super) fn is_pinned(&self, run: Run) -> bool {
         let extents = self.editor.extents_in(run);

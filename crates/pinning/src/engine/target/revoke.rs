@@ -59,6 +59,19 @@ impl Target {
         }
     }
 
+    /// Takes back what is registered of a run, but not what is kept for good.
+    pub(in crate::engine) fn revoke_unheard(
+        &mut self,
+        run: Run,
+        name: &mut dyn FnMut() -> u64,
+        cx: &mut StepContext<'_>,
+    ) {
+        cx.local.outdate(run, cx.out);
+        for extent in cx.local.passing_extents(run) {
+            self.revoke_changed(name(), extent, cx);
+        }
+    }
+
     /// Returns true if a peer has not answered yet that it forgot changed memory.
     pub(in crate::engine) fn has_unanswered(&self) -> bool {
         let waits =
