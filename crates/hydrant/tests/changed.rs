@@ -466,7 +466,7 @@ fn set_policy_of_monitor(policy: i32) {
 fn lent_memory_is_what_is_there_now() {
     let _alone = alone();
     const LEN: usize = 8192;
-    const ROUNDS: u64 = 30;
+    const ROUNDS: u64 = 12;
     let Some(builder) = builder(Strategy::Firehose) else {
         return;
     };
