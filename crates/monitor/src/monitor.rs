@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc, OnceLock, PoisonError, RwLock,
+        Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard,
         atomic::{
             AtomicBool,
             Ordering::{Acquire, Release},
@@ -187,12 +187,16 @@ impl Monitor {
         })
     }
 
+    /// Returns the subscribers. Other threads hold the lock only while they move a pointer.
+    fn subscribers(&self) -> RwLockReadGuard<'_, Vec<Arc<Subscriber>>> {
+        self.subscribers
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Tells all subscribers of a change that a thread of the program is about to make.
     pub(crate) fn tell(&self, change: MemoryChange) {
-        let all = self
-            .subscribers
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let all = self.subscribers();
         for subscriber in all.iter() {
             subscriber.listener.begins();
             if !subscriber.queue.push(change) {
@@ -223,11 +227,7 @@ impl Monitor {
 
     /// Hears of one change. Returns false if there will be none any more.
     fn hear(&self, userfault: &Userfault) -> bool {
-        // The lock is held by other threads only while they move a pointer.
-        let all = self
-            .subscribers
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let all = self.subscribers();
         all.iter().for_each(|it| it.listener.begins());
         match userfault.read() {
             Ok(Some(change)) => {
@@ -248,10 +248,7 @@ impl Monitor {
     /// Tells all subscribers that nobody hears of changes any more.
     fn end(&self) {
         self.ended.store(true, Release);
-        let all = self
-            .subscribers
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let all = self.subscribers();
         for subscriber in all.iter() {
             subscriber.listener.begins();
             if !subscriber.queue.lose() {

@@ -6,7 +6,8 @@
 //! 2. The monitor counts a change in the word that each hit reads, before the call that changes memory returns. From then
 //!    on operations go to the engine, until it [knows](hydrant_pinning::Engine::changed) of the change.
 //! 3. An operation with own memory of the program first asks whether a change is under way that is not counted yet.
-//!    Another thread may have unmapped what is mapped there by now. The question costs 0.1 microseconds.
+//!    Another thread may have unmapped what is mapped there by now. The question costs a system call. Blocks of a
+//!    [`ReportingAllocator`] need none, because the thread that frees them tells before it does.
 //! 4. Peers that reach changed memory are told to forget it, and no message leaves until they have answered. So nobody
 //!    is told of the new memory at an address while a peer reaches the old. Where a handler sends, it cannot wait:
 //!    its message follows those that tell peers.

@@ -228,7 +228,7 @@ fn a_phase_costs_two_agreements() {
     });
 }
 
-/// What the others computed is not lost with a rank that never came.
+/// Results of the others are not lost with a rank that never came.
 #[test_on(every)]
 fn a_rank_that_is_lost_ends_the_phase() {
     let ends: Vec<hydrant::Result<()>> = builder().run_local(3, |job| {
