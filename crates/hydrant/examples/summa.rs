@@ -58,23 +58,24 @@ pub(crate) fn summa(job: &Job, size: usize) -> Result<(f64, f64)> {
         team.ok_or_else(|| Error::other("every rank gave a color"))
     };
     let (row_team, column_team) = (team(row, column)?, team(column, row)?);
+    let mut columns = block(height, panel, |_, _| 0.0);
+    let mut rows = block(panel, width, |_, _| 0.0);
     job.barrier()?;
     let start = job.now();
     for step in 0..up * across {
         let first = step * panel;
         let (owner, own) = (first / width, first % width);
-        let mut columns = match owner == column {
-            true => block(height, panel, |row, column| {
-                own_a[row * width + own + column]
-            }),
-            false => vec![0.0; height * panel],
-        };
+        if owner == column {
+            let own_rows = own_a.chunks_exact(width);
+            for (line, own_row) in columns.chunks_exact_mut(panel).zip(own_rows) {
+                line.copy_from_slice(&own_row[own..][..panel]);
+            }
+        }
         row_team.broadcast(TeamRank(owner as u32), &mut columns)?;
         let (owner, own) = (first / height, first % height);
-        let mut rows = match owner == row {
-            true => own_b[own * width..][..panel * width].to_vec(),
-            false => vec![0.0; panel * width],
-        };
+        if owner == row {
+            rows.copy_from_slice(&own_b[own * width..][..panel * width]);
+        }
         column_team.broadcast(TeamRank(owner as u32), &mut rows)?;
         multiply(&mut c, &columns, &rows, panel, width);
     }
