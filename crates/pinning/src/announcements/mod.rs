@@ -33,24 +33,19 @@ use thread_number::MAX_THREADS;
 /// The operations that a thread announces at once; loom walks through every atomic.
 const PLACES: usize = if cfg!(loom) { 2 } else { 64 };
 
-/// The lanes of a group, which one pointer leads to.
-const GROUP: usize = 32;
-const GROUPS: usize = MAX_THREADS as usize / GROUP;
-
 /// A side that announces nothing.
 const NOTHING: u64 = 0;
 
 /// The announcements of all threads that use the tables of one rank.
 #[derive(Debug)]
 pub(crate) struct Announcements {
-    groups: [OnceLock<Box<LaneGroup>>; GROUPS],
+    /// The lane of each thread by its number, added at the thread's first hit.
+    lanes: Box<[OnceLock<Box<Lane>>; MAX_THREADS as usize]>,
     /// Every lane's number is below it.
-    lanes: AtomicU32,
+    lanes_end: AtomicU32,
     /// The number of tables so far.
     tables: PlainU32,
 }
-
-type LaneGroup = [OnceLock<Box<Lane>>; GROUP];
 
 /// The announcements of one thread.
 #[derive(Debug)]
@@ -80,6 +75,12 @@ impl RecordName {
     #[inline(always)]
     pub(crate) fn new(table: u32, slot: u32) -> Self {
         RecordName(u64::from(table) << 32 | u64::from(slot))
+    }
+
+    /// The name of another record of the same table, if this is the name of record 0.
+    #[inline(always)]
+    pub(crate) fn of_slot(self, slot: u32) -> Self {
+        RecordName(self.0 | u64::from(slot))
     }
 
     #[inline(always)]
@@ -205,8 +206,8 @@ impl Lane {
 impl Announcements {
     pub(crate) fn new() -> Self {
         let this = Announcements {
-            groups: [const { OnceLock::new() }; GROUPS],
-            lanes: AtomicU32::new(0),
+            lanes: Box::new([const { OnceLock::new() }; MAX_THREADS as usize]),
+            lanes_end: AtomicU32::new(0),
             tables: PlainU32::new(0),
         };
         if cfg!(loom) {
@@ -262,10 +263,9 @@ impl Announcements {
         if !barrier::is_there() {
             return None;
         }
-        let group = self.groups.get(number as usize / GROUP)?;
-        let group = group.get_or_init(|| Box::new([const { OnceLock::new() }; GROUP]));
-        let lane = group[number as usize % GROUP].get_or_init(|| Box::new(Lane::new()));
-        self.lanes.fetch_max(number + 1, SeqCst);
+        let lane = self.lanes.get(number as usize)?;
+        let lane = lane.get_or_init(|| Box::new(Lane::new()));
+        self.lanes_end.fetch_max(number + 1, SeqCst);
         // Either a thread that settles sees the new lane, or this thread sees what that one shut.
         fence(SeqCst);
         Some(lane)
@@ -273,12 +273,11 @@ impl Announcements {
 
     #[inline(always)]
     fn lane(&self, number: u32) -> Option<&Lane> {
-        let group = self.groups.get(number as usize / GROUP)?.get()?;
-        group[number as usize % GROUP].get().map(|lane| &**lane)
+        self.lanes.get(number as usize)?.get().map(|lane| &**lane)
     }
 
     fn all_lanes(&self) -> impl Iterator<Item = (u32, &Lane)> {
-        let numbers = 0..self.lanes.load(Relaxed);
+        let numbers = 0..self.lanes_end.load(Relaxed);
         numbers.filter_map(|number| self.lane(number).map(|lane| (number, lane)))
     }
 
@@ -304,13 +303,13 @@ impl Announcements {
         }
     }
 
-    /// All records that are announced at this moment, as often as they are.
-    pub(crate) fn of_table(&self, table: u32) -> impl Iterator<Item = u32> {
+    /// The records of the table of `first` that are announced at this moment, as often as they are.
+    pub(crate) fn of_table(&self, first: RecordName) -> impl Iterator<Item = u32> {
         let places = self.all_lanes().flat_map(|(_, lane)| lane.used());
         let sides = places.flat_map(|place| &place.sides);
         let names = sides.map(|side| RecordName(side.load(Acquire)));
         names
-            .filter(move |name| name.table() == table)
+            .filter(move |name| name.table() == first.table())
             .map(RecordName::slot)
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     Direction, Use,
     announcements::{OwnPlace, PlacePosition},
     sync::Ordering::Relaxed,
-    table::{BucketTable, SeenRecord},
+    table::{BucketTable, Likely, SeenRecord},
 };
 
 /// Both sides of an operation, held by the thread that posts it. The thread gives them back after
@@ -65,27 +65,6 @@ impl<'a> Hit<'a> {
         }
     }
 
-    /// Rebuilds a hit that a call returned in memory, so that all hits stay in registers.
-    #[inline(always)]
-    fn unpacked(self) -> Self {
-        let Self {
-            remote_key,
-            local_key,
-            peer,
-            remote,
-            local,
-            place,
-        } = self;
-        Hit {
-            remote_key,
-            local_key,
-            peer,
-            remote,
-            local,
-            place,
-        }
-    }
-
     /// Returns a copy that any thread may give back later.
     #[inline]
     pub fn keep(&self) -> KeptHit {
@@ -106,6 +85,9 @@ impl KeptHit {
         (self.local_slot != NO_SLOT).then_some(self.local_slot)
     }
 }
+
+/// Both sides of an operation, and its announcement if no references are counted.
+type HeldSides<'a> = (SeenRecord<'a>, SeenRecord<'a>, Option<OwnPlace<'a>>);
 
 /// Announces both sides. Returns true if they are held, and else clears the announcement.
 #[inline(always)]
@@ -169,24 +151,37 @@ impl Hot {
         direction: Direction,
     ) -> Option<Hit<'_>> {
         let remote = self.buckets(remote, len)?;
-        let table = self.peer(peer)?;
-        let remote_side = table.seek(remote.0)?;
         let local = self.span(local, len)?;
-        let local_side = self.local.seek(local.0)?;
-        let sides = (remote_side, local_side);
-        let Some(place) = self.announcements.free_place() else {
-            return (self.both_counted((peer, table), remote, local, direction)).map(Hit::unpacked);
-        };
-        if announce_both(place, sides, remote, local, direction) {
-            return Some(Hit::of_both(peer, sides, Some(place)));
+        let table = self.peer(peer)?;
+        'likely: {
+            let remote_side = match table.seek(remote.0) {
+                Likely::Record(side) => side,
+                Likely::Missing => return None,
+                Likely::Elsewhere => break 'likely,
+            };
+            let local_side = match self.local.seek(local.0) {
+                Likely::Record(side) => side,
+                Likely::Missing => return None,
+                Likely::Elsewhere => break 'likely,
+            };
+            let Some(place) = self.announcements.free_place() else {
+                break 'likely;
+            };
+            let sides = (remote_side, local_side);
+            if announce_both(place, sides, remote, local, direction) {
+                return Some(Hit::of_both(peer, sides, Some(place)));
+            }
+            if self.note_missed(peer, Some(remote_side), Some(local_side)) {
+                return None;
+            }
         }
-        if self.note_missed(peer, Some(remote_side), Some(local_side)) {
-            return None;
-        }
-        (self.both_searched((peer, table), remote, local, direction)).map(Hit::unpacked)
+        let (remote_side, local_side, place) =
+            self.both_searched((peer, table), remote, local, direction)?;
+        Some(Hit::of_both(peer, (remote_side, local_side), place))
     }
 
-    /// Searches for the right records, where the likely ones were others'.
+    /// Searches for the right records, where the likely ones were others', and counts references
+    /// where there is no place for an announcement.
     #[cold]
     #[inline(never)]
     fn both_searched<'a>(
@@ -195,11 +190,13 @@ impl Hot {
         remote: (u64, u64),
         local: (u64, u64),
         direction: Direction,
-    ) -> Option<Hit<'a>> {
+    ) -> Option<HeldSides<'a>> {
         let sides = (table.search(remote.0)?, self.local.search(local.0)?);
-        let place = self.announcements.free_place()?;
+        let Some(place) = self.announcements.free_place() else {
+            return self.both_counted(table, sides, remote, local, direction);
+        };
         if announce_both(place, sides, remote, local, direction) {
-            return Some(Hit::of_both(peer, sides, Some(place)));
+            return Some((sides.0, sides.1, Some(place)));
         }
         self.note_missed(peer, Some(sides.0), Some(sides.1));
         None
@@ -233,26 +230,22 @@ impl Hot {
     }
 
     /// Counts references to both sides, where there is no place for an announcement.
-    #[cold]
-    #[inline(never)]
     fn both_counted<'a>(
         &'a self,
-        (peer, table): (u32, &'a BucketTable),
+        table: &'a BucketTable,
+        sides: (SeenRecord<'a>, SeenRecord<'a>),
         remote: (u64, u64),
         local: (u64, u64),
         direction: Direction,
-    ) -> Option<Hit<'a>> {
-        let sides = (table.search(remote.0)?, self.local.search(local.0)?);
+    ) -> Option<HeldSides<'a>> {
         (sides.0).count(table, remote.0, remote.1, direction.remote())?;
-        if (sides.1)
-            .count(&self.local, local.0, local.1, direction.local())
-            .is_none()
-        {
+        let held = (sides.1).count(&self.local, local.0, local.1, direction.local());
+        if held.is_none() {
             // The engine serves the waiter of this side when the miss reaches it.
             let _ = table.release(sides.0.slot());
             return None;
         }
-        Some(Hit::of_both(peer, sides, None))
+        Some((sides.0, sides.1, None))
     }
 
     /// As [`hit`](Self::hit), for a put with inline data: it holds the remote side alone. The local
@@ -296,7 +289,11 @@ impl Hot {
         (peer, table): (u32, &'a BucketTable),
         (first, last): (u64, u64),
     ) -> Option<(SeenRecord<'a>, Option<OwnPlace<'a>>)> {
-        let side = table.seek(first)?;
+        let side = match table.seek(first) {
+            Likely::Record(side) => side,
+            Likely::Missing => return None,
+            Likely::Elsewhere => return self.one_side_searched((peer, table), (first, last)),
+        };
         if let Some(place) = self.announcements.free_place() {
             place.announce_one(side.name());
             if side.confirm(first, last, Use::Write) {

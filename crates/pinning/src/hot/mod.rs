@@ -47,7 +47,7 @@ const CHANGE: u32 = 1 << 8;
 /// The flags that [`Hot::set_turned`] leaves alone, because other threads set them.
 const OTHERS: u32 = !(CROWDED | ASKS | UNANSWERED);
 
-type PeerGroup = Box<[OnceLock<Arc<BucketTable>>]>;
+type PeerGroup = Box<[OnceLock<Arc<BucketTable>>; GROUP]>;
 
 /// The part of an engine that all threads share.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Hot {
     #[inline(always)]
     fn peer(&self, peer: u32) -> Option<&Arc<BucketTable>> {
         let group = self.peers.get(peer as usize / GROUP)?.get()?;
-        group.get(peer as usize % GROUP)?.get()
+        group[peer as usize % GROUP].get()
     }
 
     /// The announcements, which the tables of all peers share.
@@ -181,7 +181,7 @@ impl Hot {
         let Some(group) = self.peers.get(peer as usize / GROUP) else {
             return;
         };
-        let group = group.get_or_init(|| (0..GROUP).map(|_| OnceLock::new()).collect());
+        let group = group.get_or_init(|| Box::new([const { OnceLock::new() }; GROUP]));
         let _ = group[peer as usize % GROUP].set(Arc::clone(table));
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::queue::VictimQueue;
-use super::slab::{BucketRecord, MAX_RECORDS};
+use super::slab::{BucketRecord, SLOTS};
 use super::word::{self, AWAITED, LIVE, MAX_REFERENCES};
 use super::{BUCKETS, BucketTable, Error, Extent};
 use crate::Run;
@@ -74,7 +74,8 @@ impl Editor {
 
     /// The memory of the table in bytes, the shared part included.
     pub fn memory(&self) -> usize {
-        let table = size_of::<BucketTable>() + self.table.index.memory() + self.table.slab.memory();
+        let records = self.table.slab.memory(self.queue.slots().end);
+        let table = size_of::<BucketTable>() + self.table.index.memory() + records;
         size_of::<Self>() + self.queue.memory() + table
     }
 
@@ -146,9 +147,9 @@ impl Editor {
     /// Visits each extent of which somebody holds a record, once.
     pub(crate) fn for_each_held(&self, mut visit: impl FnMut(Extent)) {
         let announcements = &self.table.announcements;
-        let announced: FxHashSet<u32> = announcements.of_table(self.table.number).collect();
+        let announced: FxHashSet<u32> = announcements.of_table(self.table.first_name).collect();
         let mut visited = FxHashSet::default();
-        for slot in 0..self.queue.records() {
+        for slot in self.queue.slots() {
             let word = self.word(slot);
             let is_counted = word::references(word) > 0;
             if word == 0 || !(is_counted || announced.contains(&slot)) {
@@ -164,7 +165,7 @@ impl Editor {
 
     /// All buckets with a record, and their slots.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
-        let slots = 0..self.queue.records();
+        let slots = self.queue.slots();
         // Only the word of a free record is zero: a record that is not live is awaited.
         let in_use = slots.filter(|slot| self.word(*slot) != 0);
         in_use.map(|slot| (self.bucket(slot), slot))
@@ -237,7 +238,7 @@ impl Editor {
     fn is_announced(&self, extent: &Extent) -> bool {
         let announcements = &self.table.announcements;
         announcements.settle();
-        let mut announced = announcements.of_table(self.table.number);
+        let mut announced = announcements.of_table(self.table.first_name);
         announced.any(|slot| self.word(slot) != 0 && self.extent(slot) == *extent)
     }
 
@@ -361,11 +362,13 @@ impl Editor {
         if let Some(slot) = self.queue.pop_free() {
             return Ok(slot);
         }
-        let next = self.queue.records();
-        if next == MAX_RECORDS {
+        let next = self.queue.slots().end;
+        if next == SLOTS {
             return Err(Error::Full);
         }
-        self.queue.grow(self.table.slab.reach(next));
+        // An eighth more at a time, because every record has links in the queue.
+        let more = next.saturating_add((next / 8).max(8));
+        self.queue.grow(self.table.slab.reach(next).min(more));
         self.queue.pop_free().ok_or(Error::Full)
     }
 

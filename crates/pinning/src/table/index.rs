@@ -20,7 +20,9 @@ use crate::sync::{AtomicU32, Ordering};
 const FIRST: u32 = if cfg!(loom) { 3 } else { 7 };
 /// The largest has `2^LAST`: enough for all records at [`MAX_LOAD`].
 const LAST: u32 = 27;
-const SIZES: usize = (LAST - FIRST + 1) as usize;
+/// The places of indexes, by the exponent of their size, so that a hit needs no check.
+const SIZES: usize = 32;
+const _: () = assert!((LAST as usize) < SIZES);
 
 /// The index grows when more than 7 of 8 entries would be used.
 const MAX_LOAD: (u64, u64) = (7, 8);
@@ -30,17 +32,18 @@ const EMPTY: u32 = 0;
 /// The index of buckets.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// The entries in force are `2^bits`, at `sizes[bits - FIRST]`.
+    /// The entries in force are `2^bits`, at `sizes[bits]`.
     bits: AtomicU32,
+    /// The first [`FIRST`] places stay empty.
     sizes: [OnceLock<IndexEntries>; SIZES],
 }
 
-/// An entry holds the number of the record plus one in its lower bits, as many as the size asks
-/// for. The bits above hold as much of the hash as has room, so that few wrong records are looked
+/// An entry holds the number of the record, which is not 0, in its lower bits, as many as the size
+/// asks for. The bits above hold as much of the hash as has room, so that few wrong records are looked
 /// at.
 type IndexEntries = Box<[AtomicU32]>;
 
-/// The hash of a bucket, for an index of `2^bits` entries.
+/// The hash of a bucket, for an index of so many entries.
 #[derive(Clone, Copy)]
 struct Probe {
     home: u32,
@@ -51,14 +54,18 @@ struct Probe {
 }
 
 impl Probe {
-    #[inline]
-    fn new(bucket: u64, bits: u32) -> Self {
-        // Fibonacci hashing spreads neighbours as evenly as can be.
+    /// `entries` is a power of two.
+    #[inline(always)]
+    fn new(bucket: u64, entries: usize) -> Self {
+        // Fibonacci hashing spreads neighbours as evenly as can be. The product with the number of
+        // entries has the upper bits of the hash above, and the other bits below.
         let hash = bucket.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mask = (1 << bits) - 1;
+        let product = u128::from(hash) * entries as u128;
+        let mask = entries as u32 - 1;
         Probe {
-            home: (hash >> (64 - bits)) as u32,
-            mark: ((hash << bits) >> 32) as u32 & !mask,
+            home: (product >> 64) as u32,
+            // The lower bits of the hash differ for neighbours, too.
+            mark: hash as u32 & !mask,
             mask,
         }
     }
@@ -69,14 +76,14 @@ impl Probe {
     }
 
     fn entry(self, slot: u32) -> u32 {
-        self.mark | (slot + 1)
+        self.mark | slot
     }
 
-    /// The record that an entry names, if it may be the bucket's. Else, and for an empty entry, the
-    /// result is no less than the mask.
+    /// The record that an entry names, if it may be the bucket's. Else the result is above the mask,
+    /// or for an empty entry 0, which is no record.
     #[inline]
     fn slot(self, entry: u32) -> u32 {
-        (entry ^ self.mark).wrapping_sub(1)
+        entry ^ self.mark
     }
 }
 
@@ -88,10 +95,10 @@ pub(super) struct ProbeSequence<'a> {
 
 /// The entry at the home position of a bucket, where most buckets are.
 pub(super) enum HomeEntry {
-    /// The entry is empty, so the bucket is nowhere.
-    Empty,
     /// A record that may be the bucket's.
     Record(u32),
+    /// The entry is empty, so the bucket is nowhere.
+    Empty,
     /// The record of another bucket.
     Other,
 }
@@ -99,11 +106,13 @@ pub(super) enum HomeEntry {
 impl ProbeSequence<'_> {
     #[inline(always)] // on the path of every hit
     pub(super) fn home(&self) -> HomeEntry {
-        let entry = self.entries.get(self.probe.home as usize);
-        let entry = entry.map_or(EMPTY, |entry| entry.load(Ordering::Relaxed));
+        let Some(entry) = self.entries.get(self.probe.home as usize) else {
+            return HomeEntry::Empty;
+        };
+        let entry = entry.load(Ordering::Relaxed);
         let slot = self.probe.slot(entry);
         match entry {
-            _ if slot < self.probe.mask => HomeEntry::Record(slot),
+            _ if slot <= self.probe.mask => HomeEntry::Record(slot),
             EMPTY => HomeEntry::Empty,
             _ => HomeEntry::Other,
         }
@@ -121,7 +130,7 @@ impl ProbeSequence<'_> {
                 return None;
             }
             let slot = probe.slot(entry);
-            if slot < probe.mask
+            if slot <= probe.mask
                 && let Some(found) = look(slot)
             {
                 return Some(found);
@@ -138,7 +147,7 @@ impl Index {
             bits: AtomicU32::new(FIRST),
             sizes: [const { OnceLock::new() }; SIZES],
         };
-        index.sizes[0].get_or_init(|| empty(FIRST));
+        index.sizes[FIRST as usize].get_or_init(|| empty(FIRST));
         index
     }
 
@@ -146,9 +155,10 @@ impl Index {
     #[inline(always)] // on the path of every hit
     pub(super) fn probes(&self, bucket: u64) -> Option<ProbeSequence<'_>> {
         let bits = self.bits.load(Ordering::Acquire);
+        let entries = self.sizes[bits as usize % SIZES].get()?;
         Some(ProbeSequence {
-            entries: self.sizes.get((bits - FIRST) as usize)?.get()?,
-            probe: Probe::new(bucket, bits),
+            entries,
+            probe: Probe::new(bucket, entries.len()),
         })
     }
 
@@ -160,14 +170,14 @@ impl Index {
 
     /// Adds a bucket that is not there. Only one thread may change the index.
     pub(super) fn insert(&self, bucket: u64, slot: u32) {
-        let (entries, bits) = self.current();
-        enter(entries, Probe::new(bucket, bits), slot);
+        let (entries, _) = self.current();
+        enter(entries, Probe::new(bucket, entries.len()), slot);
     }
 
     /// Removes a bucket. Its record, like all others, must still hold its bucket.
     pub(super) fn remove(&self, bucket: u64, slot: u32, slab: &RecordSlab) {
-        let (entries, bits) = self.current();
-        let probe = Probe::new(bucket, bits);
+        let (entries, _) = self.current();
+        let probe = Probe::new(bucket, entries.len());
         let at = |position: u32| &entries[position as usize];
         let mut hole = probe.home;
         while at(hole).load(Ordering::Relaxed) != probe.entry(slot) {
@@ -179,7 +189,7 @@ impl Index {
             if entry == EMPTY {
                 break;
             }
-            let home = Probe::new(bucket_of(entry, probe.mask, slab), bits).home;
+            let home = Probe::new(bucket_of(entry, probe.mask, slab), entries.len()).home;
             // An entry may not move before its home.
             let from_home = position.wrapping_sub(home) & probe.mask;
             let from_hole = position.wrapping_sub(hole) & probe.mask;
@@ -205,13 +215,13 @@ impl Index {
         }
         // The entries come first and the new size after them, so that readers find all buckets all
         // the time.
-        self.sizes[(bits - FIRST) as usize].get_or_init(|| {
+        self.sizes[bits as usize].get_or_init(|| {
             let new = empty(bits);
             let used = old.iter().map(|entry| entry.load(Ordering::Relaxed));
             for entry in used.filter(|entry| *entry != EMPTY) {
                 let mask = (1 << old_bits) - 1;
                 let bucket = bucket_of(entry, mask, slab);
-                enter(&new, Probe::new(bucket, bits), (entry & mask) - 1);
+                enter(&new, Probe::new(bucket, new.len()), entry & mask);
             }
             new
         });
@@ -227,7 +237,7 @@ impl Index {
     /// The current entries, for the owner.
     fn current(&self) -> (&IndexEntries, u32) {
         let bits = self.bits.load(Ordering::Relaxed);
-        let entries = self.sizes[(bits - FIRST) as usize].get();
+        let entries = self.sizes[bits as usize].get();
         (entries.expect("the owner sees what it has added"), bits)
     }
 }
@@ -245,7 +255,7 @@ fn enter(entries: &IndexEntries, probe: Probe, slot: u32) {
 }
 
 fn bucket_of(entry: u32, mask: u32, slab: &RecordSlab) -> u64 {
-    let slot = (entry & mask) - 1;
+    let slot = entry & mask;
     let record = slab.record(slot).expect("an entry is of a record");
     word::bucket(record.word.load(Ordering::Relaxed))
 }

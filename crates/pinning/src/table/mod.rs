@@ -107,8 +107,8 @@ pub struct FoundBucket {
 pub struct BucketTable {
     index: Index,
     slab: RecordSlab,
-    /// The number of the table among those of its rank.
-    number: u32,
+    /// The name of record 0: the table's number among those of its rank.
+    first_name: RecordName,
     /// The announcements of the rank, where hits name records of this table.
     announcements: Arc<Announcements>,
 }
@@ -118,7 +118,7 @@ impl BucketTable {
         BucketTable {
             index: Index::new(),
             slab: RecordSlab::new(),
-            number: announcements.next_table(),
+            first_name: RecordName::new(announcements.next_table(), 0),
             announcements,
         }
     }
@@ -144,11 +144,20 @@ impl BucketTable {
     /// Finds the record that is most likely a bucket's. Only [`SeenRecord::confirm`] tells whether
     /// it is; if it fails, [`search`](Self::search) finds the right one.
     #[inline(always)] // on the path of every hit
-    pub(crate) fn seek(&self, bucket: u64) -> Option<SeenRecord<'_>> {
-        match self.index.probes(bucket)?.home() {
-            HomeEntry::Empty => None,
-            HomeEntry::Record(slot) => self.seen(slot),
-            HomeEntry::Other => self.search(bucket),
+    pub(crate) fn seek(&self, bucket: u64) -> Likely<'_> {
+        let Some(probes) = self.index.probes(bucket) else {
+            return Likely::Missing;
+        };
+        match probes.home() {
+            HomeEntry::Record(slot) => match self.slab.record(slot) {
+                Some(record) => Likely::Record(SeenRecord {
+                    record,
+                    name: self.first_name.of_slot(slot),
+                }),
+                None => Likely::Missing,
+            },
+            HomeEntry::Empty => Likely::Missing,
+            HomeEntry::Other => Likely::Elsewhere,
         }
     }
 
@@ -156,13 +165,14 @@ impl BucketTable {
     #[inline(never)]
     pub(crate) fn search(&self, bucket: u64) -> Option<SeenRecord<'_>> {
         self.index.find(bucket, |slot| {
-            self.seen(slot).filter(|seen| seen.record.is_live(bucket))
+            self.seen(slot)
+                .filter(|seen| seen.record.permits(bucket, Use::Read))
         })
     }
 
     #[inline(always)]
     fn seen(&self, slot: u32) -> Option<SeenRecord<'_>> {
-        let name = RecordName::new(self.number, slot);
+        let name = self.first_name.of_slot(slot);
         self.slab
             .record(slot)
             .map(|record| SeenRecord { record, name })
@@ -170,7 +180,7 @@ impl BucketTable {
 
     /// The number of operations that announce the record.
     fn announced(&self, slot: u32) -> u32 {
-        let announced = self.announcements.of_table(self.number);
+        let announced = self.announcements.of_table(self.first_name);
         announced.filter(|it| *it == slot).count() as u32
     }
 
@@ -211,6 +221,16 @@ impl BucketTable {
     }
 }
 
+/// The first look for a bucket, at its home position.
+pub(crate) enum Likely<'a> {
+    /// A record that is most likely the bucket's.
+    Record(SeenRecord<'a>),
+    /// The bucket is not registered.
+    Missing,
+    /// Another bucket has the position, and only a [search](BucketTable::search) tells.
+    Elsewhere,
+}
+
 /// A record that may be of the wanted bucket. Once it is announced and
 /// [confirmed](Self::confirm), the operation holds it.
 #[derive(Clone, Copy, Debug)]
@@ -236,9 +256,8 @@ impl SeenRecord<'_> {
     /// `bucket`, its extent reaches as far as the bucket `last`, and it permits that use.
     #[inline(always)] // on the path of every hit
     pub(crate) fn confirm(self, bucket: u64, last: u64, used: Use) -> bool {
-        let holds = self.record.is_live(bucket)
-            && (bucket == last || self.record.reaches(last))
-            && self.record.permits(used);
+        let holds =
+            self.record.permits(bucket, used) && (bucket == last || self.record.reaches(last));
         if holds {
             self.record.mark();
         }
@@ -258,7 +277,7 @@ impl SeenRecord<'_> {
         if !self.record.take(bucket) {
             return None;
         }
-        if self.record.reaches(last) && self.record.permits(used) {
+        if self.record.permits(bucket, used) && self.record.reaches(last) {
             return Some(());
         }
         // The engine serves the waiter of this record when the miss reaches it.

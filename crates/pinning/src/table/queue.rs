@@ -2,6 +2,10 @@
 //! leave from the middle (Firehose §3.2, Table 1). The links of records without a bucket form the
 //! list of free records.
 
+use std::ops::Range;
+
+use super::slab::FIRST_SLOT;
+
 /// No record.
 const NONE: u32 = u32::MAX;
 /// In `before`: the record is not queued.
@@ -25,8 +29,12 @@ pub(super) struct VictimQueue {
 
 impl VictimQueue {
     pub(super) fn new() -> Self {
+        let unused = QueueLinks {
+            before: OUT,
+            after: NONE,
+        };
         VictimQueue {
-            links: Vec::new(),
+            links: vec![unused; FIRST_SLOT as usize],
             first: NONE,
             last: NONE,
             len: 0,
@@ -96,21 +104,21 @@ impl VictimQueue {
         self.free = slot;
     }
 
-    /// The number of records that have links.
-    pub(super) fn records(&self) -> u32 {
-        self.links.len() as u32
+    /// The numbers of the records that have links.
+    pub(super) fn slots(&self) -> Range<u32> {
+        FIRST_SLOT..self.links.len() as u32
     }
 
-    /// Adds links up to `records`, and adds the new records to the free list, lowest first.
-    pub(super) fn grow(&mut self, records: u32) {
-        let old = self.records();
-        self.links.reserve_exact((records - old) as usize);
+    /// Adds links below `end`, and adds the new records to the free list, lowest first.
+    pub(super) fn grow(&mut self, end: u32) {
+        let old = self.slots().end;
+        self.links.reserve_exact((end - old) as usize);
         let unused = QueueLinks {
             before: OUT,
             after: NONE,
         };
-        self.links.resize(records as usize, unused);
-        for slot in (old..records).rev() {
+        self.links.resize(end as usize, unused);
+        for slot in (old..end).rev() {
             self.push_free(slot);
         }
     }

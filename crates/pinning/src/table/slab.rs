@@ -7,20 +7,20 @@
 use crate::Use;
 use std::sync::OnceLock;
 
-use super::word::{AWAITED, LIVE, taken};
+use super::word::{AWAITED, LIVE, WRITABLE, taken};
 use super::{Extent, FoundBucket, word};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// The part of a bucket that a hit reads and writes: half a cache line.
 #[derive(Debug)]
-#[repr(align(32))]
+#[cfg_attr(not(loom), derive(bytemuck::Zeroable))]
+#[repr(C, align(32))]
 pub(super) struct BucketRecord {
     /// Bucket, flags and references (see [`word`]). The other fields are written before this word
     /// shows the record as live, and not again while it is live. So a thread with a reference reads
     /// them consistently.
     pub(super) word: AtomicU64,
     key: AtomicU64,
-    /// `base << 1 | writable`.
     base: AtomicU64,
     /// The lower bits of the extent's last bucket.
     last_low: AtomicU32,
@@ -34,6 +34,7 @@ pub(super) struct BucketRecord {
 const _: () = assert!(size_of::<BucketRecord>() == 32);
 
 impl BucketRecord {
+    #[cfg(loom)]
     fn empty() -> Self {
         BucketRecord {
             word: AtomicU64::new(0),
@@ -66,12 +67,12 @@ impl BucketRecord {
         false
     }
 
-    /// Returns true if the record is live and of `bucket`. If the caller has announced it, the
-    /// caller holds it.
+    /// Returns true if the record is live, of `bucket`, and permits that use. If the caller has
+    /// announced it, the caller holds it.
     #[inline(always)]
-    pub(super) fn is_live(&self, bucket: u64) -> bool {
+    pub(super) fn permits(&self, bucket: u64, used: Use) -> bool {
         // Acquire ordering: the key is read as it was before the record became live.
-        word::is_live(self.word.load(Ordering::Acquire), bucket)
+        word::permits(self.word.load(Ordering::Acquire), bucket, used)
     }
 
     /// Returns true if the editor waits for the end of an operation.
@@ -101,13 +102,12 @@ impl BucketRecord {
     /// Gives a record that nobody can find to `bucket`.
     pub(super) fn publish(&self, bucket: u64, extent: &Extent, references: u32) {
         self.key.store(extent.key, Ordering::Relaxed);
-        let base = (extent.base << 1) | u64::from(extent.writable);
-        self.base.store(base, Ordering::Relaxed);
+        self.base.store(extent.base, Ordering::Relaxed);
         let last = extent.end - 1;
         self.last_low.store(last as u32, Ordering::Relaxed);
         self.last_high.store((last >> 32) as u8, Ordering::Relaxed);
         self.mark.store(0, Ordering::Relaxed);
-        let word = word::live(bucket, references);
+        let word = word::live(bucket, extent.writable, references);
         self.word.store(word, Ordering::Release);
     }
 
@@ -136,12 +136,11 @@ impl BucketRecord {
     /// The extent. The caller holds a reference, or is the only thread that changes records.
     #[inline]
     pub(super) fn extent(&self) -> Extent {
-        let base = self.base.load(Ordering::Relaxed);
         Extent {
             key: self.key.load(Ordering::Relaxed),
-            base: base >> 1,
+            base: self.base.load(Ordering::Relaxed),
             end: self.last() + 1,
-            writable: base & 1 == 1,
+            writable: self.word.load(Ordering::Relaxed) & WRITABLE != 0,
         }
     }
 
@@ -163,12 +162,6 @@ impl BucketRecord {
         last <= self.last()
     }
 
-    /// Returns true if the extent permits that use.
-    #[inline(always)]
-    pub(super) fn permits(&self, used: Use) -> bool {
-        used == Use::Read || self.base.load(Ordering::Relaxed) & 1 == 1
-    }
-
     #[inline]
     pub(super) fn found(&self, slot: u32) -> FoundBucket {
         let Extent {
@@ -187,23 +180,25 @@ impl BucketRecord {
     }
 }
 
-/// The first chunks hold `2^(FIRST - 3)` records.
-const FIRST: u32 = 6;
-/// The number of sizes of chunks.
-const SIZES: usize = 26 - FIRST as usize;
+/// The first chunk holds `2^FIRST` records, and each one after it twice as many as the one before.
+/// The first index has room for few numbers under loom.
+const FIRST: u32 = if cfg!(loom) { 0 } else { 3 };
+/// The places of chunks, by the exponent of their size. There is one for every exponent of a
+/// number, so that a hit needs no check.
+const SIZES: usize = u32::BITS as usize;
 
+/// The number of the first record. It is not 0, and the exponent of a number is that of its chunk.
+pub(super) const FIRST_SLOT: u32 = 1 << FIRST;
+/// Every record's number is below it.
+pub(super) const SLOTS: u32 = 1 << 26;
 /// The number of records that a slab can hold.
-pub(super) const MAX_RECORDS: u32 = (1 << 26) - (1 << FIRST);
-
-/// The chunks of one size.
-type Eight = [OnceLock<Box<[BucketRecord]>>; 8];
+pub(super) const MAX_RECORDS: u32 = SLOTS - FIRST_SLOT;
 
 /// The records by number.
 #[derive(Debug)]
 pub(super) struct RecordSlab {
-    // The groups of eight are boxed, because the empty places would outweigh the records of a small
-    // table.
-    chunks: [OnceLock<Box<Eight>>; SIZES],
+    /// The first [`FIRST`] places stay empty.
+    chunks: [OnceLock<Box<[BucketRecord]>>; SIZES],
 }
 
 impl RecordSlab {
@@ -216,54 +211,43 @@ impl RecordSlab {
     /// Returns a record, or `None` if there is none of that number yet.
     #[inline(always)]
     pub(super) fn record(&self, slot: u32) -> Option<&BucketRecord> {
-        let place = locate(slot)?;
-        let eight = self.chunks.get(place.size)?.get()?;
-        eight[place.chunk].get()?.get(place.offset)
+        let (exponent, offset) = locate(slot);
+        self.chunks[exponent].get()?.get(offset)
     }
 
     /// Adds the chunk of `slot`, if it is not there. Returns the number of records up to the end of
     /// that chunk.
     pub(super) fn reach(&self, slot: u32) -> u32 {
-        let place = locate(slot).expect("a slot is below MAX_RECORDS");
-        let eight = self.chunks[place.size].get_or_init(Box::default);
-        let records = eight[place.chunk]
-            .get_or_init(|| (0..place.records).map(|_| BucketRecord::empty()).collect());
-        slot - place.offset as u32 + records.len() as u32
+        let (exponent, offset) = locate(slot);
+        let records = self.chunks[exponent].get_or_init(|| empty(1 << exponent));
+        slot - offset as u32 + records.len() as u32
     }
 
-    /// The memory of the records beyond the slab itself, in bytes.
-    pub(super) fn memory(&self) -> usize {
-        let eights = self.chunks.iter().filter_map(OnceLock::get);
-        let of_eight = |eight: &Eight| {
-            let chunks = eight.iter().filter_map(OnceLock::get);
-            size_of::<Eight>() + chunks.map(|it| size_of_val(&**it)).sum::<usize>()
-        };
-        eights.map(|eight| of_eight(eight)).sum()
+    /// The memory in bytes that the records below `end` take beyond the slab itself. The system
+    /// gives memory to the rest of a chunk at its first use.
+    pub(super) fn memory(&self, end: u32) -> usize {
+        (end - FIRST_SLOT) as usize * size_of::<BucketRecord>()
     }
 }
 
-/// The position of a record in the chunks.
-struct ChunkPosition {
-    size: usize,
-    chunk: usize,
-    offset: usize,
-    /// The number of records in that chunk.
-    records: u32,
+/// Empty records. The memory comes from the system as zeros, so that an unused record takes none.
+#[cfg(not(loom))]
+fn empty(records: usize) -> Box<[BucketRecord]> {
+    bytemuck::zeroed_slice_box(records)
 }
 
-/// The position of a slot, found as in a floating-point number: the exponent is the size, and the
-/// three bits below the leading one are the chunk.
-#[inline]
-fn locate(slot: u32) -> Option<ChunkPosition> {
-    let number = slot.checked_add(1 << FIRST)?;
-    let exponent = number.ilog2();
-    let records = 1 << (exponent - 3);
-    Some(ChunkPosition {
-        size: (exponent - FIRST) as usize,
-        chunk: (number >> (exponent - 3) & 7) as usize,
-        offset: (number & (records - 1)) as usize,
-        records,
-    })
+#[cfg(loom)]
+fn empty(records: usize) -> Box<[BucketRecord]> {
+    (0..records).map(|_| BucketRecord::empty()).collect()
+}
+
+/// The chunk and the offset of a slot, found as in a floating-point number: the exponent is the
+/// chunk, and the bits below the leading one are the offset.
+#[inline(always)]
+fn locate(slot: u32) -> (usize, usize) {
+    // Slot 0 is of no record, and has the place of slot 1.
+    let exponent = (slot | 1).ilog2();
+    (exponent as usize, (slot ^ (1 << exponent)) as usize)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -272,32 +256,25 @@ mod tests {
 
     #[test]
     fn slots_fill_one_chunk_after_the_other() {
-        let (mut chunk, mut offset) = (0, 0);
-        for slot in 0..100_000 {
-            let place = locate(slot).unwrap();
-            assert_eq!(
-                (place.size * 8 + place.chunk, place.offset),
-                (chunk, offset),
-                "{slot}"
-            );
+        let (mut exponent, mut offset) = (FIRST as usize, 0);
+        for slot in FIRST_SLOT..100_000 {
+            assert_eq!(locate(slot), (exponent, offset), "{slot}");
             offset += 1;
-            if offset == place.records as usize {
-                (chunk, offset) = (chunk + 1, 0);
+            if offset == 1 << exponent {
+                (exponent, offset) = (exponent + 1, 0);
             }
         }
-        let last = locate(MAX_RECORDS - 1).unwrap();
-        assert_eq!((last.size, last.chunk), (SIZES - 1, 7));
-        assert_eq!(last.offset, last.records as usize - 1);
-        assert!(locate(MAX_RECORDS).is_none_or(|it| it.size >= SIZES));
+        let (exponent, offset) = locate(SLOTS - 1);
+        assert_eq!(offset, (1 << exponent) - 1);
     }
 
     #[test]
     fn a_record_that_is_not_there_is_not_found() {
         let slab = RecordSlab::new();
-        assert!(slab.record(0).is_none());
-        assert_eq!(slab.reach(0), 8);
-        assert!(slab.record(7).is_some());
-        assert!(slab.record(8).is_none());
+        assert!(slab.record(FIRST_SLOT).is_none());
+        assert_eq!(slab.reach(FIRST_SLOT), 16);
+        assert!(slab.record(15).is_some());
+        assert!(slab.record(0).is_none() && slab.record(16).is_none());
         assert!(slab.record(u32::MAX).is_none());
     }
 }
