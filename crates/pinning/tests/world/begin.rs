@@ -103,7 +103,16 @@ impl EngineWorld {
             before: Vec::new(),
             may_fail: !lent || unsure,
             must_fail: !may && !unsure && len > 0,
+            changes: false,
         };
+        // Until all peers have answered, they may reach the old pages.
+        for (addr, changed, gone) in &theirs.changing {
+            if super::model::overlap(*addr, *changed, remote, len) {
+                known.changes = true;
+                known.may_fail |= gone;
+                known.must_fail = false;
+            }
+        }
         if !self.book.is_free(&known) {
             return;
         }

@@ -32,6 +32,12 @@ impl EngineWorld {
                 unmap,
             } => self.revoke(rank, page, pages, unmap),
             WorldStep::Lend { rank, page, pages } => self.lend(rank, page, pages),
+            WorldStep::Change {
+                rank,
+                page,
+                pages,
+                gone,
+            } => self.change(rank, page, pages, gone),
             WorldStep::Restore(rank) => {
                 let rank = usize::from(rank) % self.ranks.len();
                 if self.ranks[rank].revoking.is_empty() {
@@ -65,6 +71,7 @@ impl EngineWorld {
             WorldStep::Lose(rank) => self.lose(usize::from(rank) % self.ranks.len()),
         }
         self.remap();
+        self.settle();
         self.check();
     }
 
@@ -97,6 +104,7 @@ impl EngineWorld {
                 self.help();
             }
             self.remap();
+            self.settle();
             self.steps += 1;
             self.tell_time();
             if self.steps.is_multiple_of(8) {

@@ -227,6 +227,33 @@ impl ModelMemory {
             .map_or(&[], |pages| &self.mapped[pages])
     }
 
+    /// As [`mapped`](Self::mapped), for buckets that may lie outside.
+    pub(crate) fn mapped_of(&self, run: Run) -> Vec<u64> {
+        let pages = self.bucket / PAGE as u64;
+        let of = |page: u64| {
+            let addr = run.first * self.bucket + page * PAGE as u64;
+            self.mapped(addr, 1).first().copied().unwrap_or(0)
+        };
+        (0..run.count * pages).map(of).collect()
+    }
+
+    /// Maps other pages in the place of some, with other bytes, or none if they are `gone`. No registration shows them.
+    pub(crate) fn change(&mut self, addr: u64, len: u64, gone: bool) {
+        let Some(pages) = self.pages_of(addr, len) else {
+            return;
+        };
+        for page in pages {
+            self.mapped[page] += 1;
+            if gone {
+                self.pages[page] = Page::Unmapped;
+            }
+            let version = self.mapped[page];
+            for (at, byte) in self.bytes[page * PAGE..][..PAGE].iter_mut().enumerate() {
+                *byte = (at as u64 * 17 + version * 113) as u8;
+            }
+        }
+    }
+
     /// Maps pages as at first.
     pub(crate) fn anew(&mut self, addr: u64, len: u64) {
         if let Some(pages) = self.pages_of(addr, len) {

@@ -44,6 +44,8 @@ pub(crate) struct WorldRank {
     /// The revocations in flight.
     pub(crate) revoking: BTreeMap<u64, Revoking>,
     pub(crate) pinning: BTreeMap<u64, Run>,
+    /// The own memory that changed, and that peers may still reach: its address, its length, and true if it is gone.
+    pub(crate) changing: Vec<(u64, u64, bool)>,
     /// The memory of its own, named by no operation, that is registered from the start.
     pub(crate) kept: Option<Run>,
 }
@@ -74,6 +76,9 @@ pub(crate) enum WorldEvent {
         id: u64,
         need: Run,
         preferred: Run,
+        /// The number of times that its pages had been mapped when the registration was decided, if the NIC registers
+        /// them at once.
+        mapped: Option<Vec<u64>>,
     },
     Deregistered {
         rank: usize,
@@ -156,6 +161,9 @@ pub(crate) struct EngineWorld {
     pub(crate) given_back: u64,
     pub(crate) given_back_later: u64,
     pub(crate) crowded: u64,
+    /// The changes of registered memory, and the transfers that reached old pages.
+    pub(crate) changed: u64,
+    pub(crate) stale: u64,
     /// True if a rank that breaks a rule is taken for lost.
     pub(crate) strict: bool,
 }
@@ -172,6 +180,7 @@ impl EngineWorld {
                 knows_lost: BTreeSet::new(),
                 revoking: BTreeMap::new(),
                 pinning: BTreeMap::new(),
+                changing: Vec::new(),
                 kept: None,
             })
             .collect();
@@ -200,6 +209,8 @@ impl EngineWorld {
             given_back: 0,
             given_back_later: 0,
             crowded: 0,
+            changed: 0,
+            stale: 0,
             strict: false,
             plan,
         };
@@ -250,6 +261,8 @@ impl EngineWorld {
             ("given back", self.given_back),
             ("given back later", self.given_back_later),
             ("crowded out", self.crowded),
+            ("changed", self.changed),
+            ("old pages reached", self.stale),
             (
                 "ranks lost",
                 self.ranks.iter().filter(|it| it.lost).count() as u64,

@@ -20,6 +20,8 @@ pub(crate) struct KnownOperation {
     pub(crate) may_fail: bool,
     /// True if it must end with an error.
     pub(crate) must_fail: bool,
+    /// True if its memory changes while it is in flight, so that it may reach the old pages.
+    pub(crate) changes: bool,
 }
 
 impl KnownOperation {
@@ -64,6 +66,22 @@ impl Book {
             let (of, at) = old.target();
             !old.uses(rank, addr, new.len) && !new.uses(of, at, old.len)
         })
+    }
+
+    /// Notes that pages of a rank change, or that they are gone.
+    pub(crate) fn note_changed(&mut self, rank: usize, addr: u64, len: u64, gone: bool) {
+        let known = self.known.values_mut();
+        for known in known.filter(|known| known.uses(rank, addr, len)) {
+            known.changes = true;
+            known.may_fail |= gone;
+            known.must_fail &= !gone;
+        }
+    }
+
+    /// Returns true if the transfer between two places is of an operation whose memory changes.
+    pub(crate) fn changes(&self, one: (usize, u64), other: (usize, u64), len: u64) -> bool {
+        let mut known = self.known.values().filter(|known| known.changes);
+        known.any(|known| known.uses(one.0, one.1, len) && known.uses(other.0, other.1, len))
     }
 
     /// Notes that pages of a rank are mapped as at first, so that any operation may find them.

@@ -13,10 +13,12 @@ impl EngineWorld {
         rank: usize,
         need: Run,
         preferred: Run,
+        early: Option<Vec<u64>>,
     ) -> Result<RegisteredExtent, Refusal> {
         if self.fail_registrations > 0 && self.draw(u64::from(self.fail_registrations)) == 0 {
             return Err(Refusal::Exhausted);
         }
+        let asked = preferred.first;
         let narrow = self.draw(4) == 0;
         let preferred = if narrow { need } else { preferred };
         let preferred = self.ranks[rank].memory.lasting(need, preferred);
@@ -27,7 +29,12 @@ impl EngineWorld {
         let key = self.name();
         let own = &mut self.ranks[rank];
         let (addr, len) = own.memory.span(run);
-        let mapped = own.memory.mapped(addr, len).to_vec();
+        let now = own.memory.mapped(addr, len);
+        let from = ((run.first - asked) * self.plan.pages as u64) as usize;
+        let mapped = match early {
+            Some(early) => early[from..from + now.len()].to_vec(),
+            None => now.to_vec(),
+        };
         let new = NicEntry {
             run,
             writable,
@@ -54,6 +61,8 @@ impl EngineWorld {
         }
         let bucket = self.plan.bucket();
         let (initiator, target) = (&self.ranks[rank], &self.ranks[peer]);
+        let changes = (self.book).changes((rank, it.local), (peer, it.remote), it.len);
+        let (mut own_is_there, mut theirs_is_there) = (true, true);
         assert!(it.len > 0, "{it:?}");
         let target_side = || {
             let memory = &target.memory;
@@ -92,15 +101,19 @@ impl EngineWorld {
                     it.direction.local(),
                     memory,
                 );
-                fine.unwrap_or_else(|why| panic!("own side of {it:?}: {why}"));
+                own_is_there = fine.unwrap_or_else(|why| panic!("own side of {it:?}: {why}"));
             }
             match target_side() {
-                Ok(()) => {}
+                Ok(is_there) => theirs_is_there = is_there,
                 Err(why) if Some(peer) == self.hostile => return access(&why),
                 // The asker of the pull is hostile, so its keys are worthless.
                 Err(why) => panic!("remote side of {it:?}: {why}"),
             }
         }
+        assert!(
+            changes || own_is_there && theirs_is_there,
+            "{it:?} reaches pages that were there before"
+        );
         if self.fail_transfers && self.draw(4) == 0 {
             for known in self.book.known.values_mut() {
                 if known.rank == rank && known.uses(rank, it.local, it.len) {
@@ -113,6 +126,10 @@ impl EngineWorld {
             Direction::Put => ((rank, it.local), (peer, it.remote)),
             Direction::Get => ((peer, it.remote), (rank, it.local)),
         };
+        if !(own_is_there && theirs_is_there) {
+            self.stale += 1;
+            return Ok(());
+        }
         let data = (it.taken.clone())
             .unwrap_or_else(|| self.ranks[from.0].memory.bytes(from.1, it.len).to_vec());
         self.ranks[to.0].memory.store(to.1, &data);

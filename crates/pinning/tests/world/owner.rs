@@ -103,6 +103,38 @@ impl EngineWorld {
         self.take_back(rank, addr, len, then);
     }
 
+    /// Changes pages of a rank that hears of it. Their registrations end, and peers are asked to forget them.
+    pub(super) fn change(&mut self, rank: u16, page: u16, pages: u16, gone: bool) {
+        let rank = usize::from(rank) % self.ranks.len();
+        let own = &self.ranks[rank];
+        if !self.plan.follows || own.lost || Some(rank) == self.hostile {
+            return;
+        }
+        let (addr, len) = own.memory.range(page, pages);
+        let run = (own.engine.limits().geometry).span(addr, len);
+        let run = run.expect("it is in memory");
+        let id = self.name();
+        self.note(&("changed", rank, id, run, gone));
+        self.changed += 1;
+        self.book.note_changed(rank, addr, len, gone);
+        let own = &mut self.ranks[rank];
+        own.engine.hot().change_begins();
+        own.memory.change(addr, len, gone);
+        own.changing.push((addr, len, gone));
+        let mut out = hydrant_pinning::Decisions::default();
+        own.engine.changed(&[(id, run)], 1, &mut out);
+        self.perform(rank, out, &[]);
+    }
+
+    /// Notes the ranks whose peers all know the changes.
+    pub(super) fn settle(&mut self) {
+        for own in &mut self.ranks {
+            if !own.engine.hot().is_unsettled() {
+                own.changing.clear();
+            }
+        }
+    }
+
     pub(super) fn lend(&mut self, rank: u16, page: u16, pages: u16) {
         let rank = usize::from(rank) % self.ranks.len();
         let own = &self.ranks[rank];

@@ -30,11 +30,15 @@ impl EngineWorld {
                     self.wide += u64::from(preferred != need);
                     nic.buckets += preferred.count;
                     assert!(nic.buckets <= limits.total, "{} of {limits:?}", nic.buckets);
+                    let at_once = self.plan.follows && self.draw(2) == 0;
+                    let memory = &self.ranks[rank].memory;
+                    let mapped = at_once.then(|| memory.mapped_of(preferred));
                     self.events.push(WorldEvent::Registered {
                         rank,
                         id,
                         need,
                         preferred,
+                        mapped,
                     });
                 }
                 Action::Deregister { id, key, run } => {
@@ -129,8 +133,9 @@ impl EngineWorld {
                 id,
                 need,
                 preferred,
+                mapped,
             } => {
-                let result = self.register(rank, need, preferred);
+                let result = self.register(rank, need, preferred, mapped);
                 let kept = result.map_or(0, |got| got.run.count);
                 self.ranks[rank].nic.buckets -= preferred.count - kept;
                 self.ranks[rank].engine.registered(id, result, &mut out);
@@ -213,7 +218,7 @@ impl EngineWorld {
                 let wrong = there.iter().zip(&known.data).position(|(a, b)| a != b);
                 let hostile = Some(known.peer) == self.hostile;
                 assert!(
-                    wrong.is_none() || hostile || self.ranks[known.peer].lost,
+                    wrong.is_none() || known.changes || hostile || self.ranks[known.peer].lost,
                     "byte {wrong:?} of {} is wrong: {known:?}",
                     known.len
                 );
@@ -225,7 +230,7 @@ impl EngineWorld {
                 let torn = |((a, b), c): ((&u8, &u8), &u8)| a != b && a != c;
                 let pairs = there.iter().zip(&known.data).zip(&known.before);
                 assert!(
-                    hostile || !pairs.into_iter().any(torn),
+                    hostile || known.changes || !pairs.into_iter().any(torn),
                     "{cause} tore {known:?}"
                 );
                 self.book.failed += 1;

@@ -151,6 +151,13 @@ pub(crate) enum WorldStep {
         page: u16,
         pages: u16,
     },
+    /// Other pages come in the place of some, or they are gone. The rank hears of it.
+    Change {
+        rank: u16,
+        page: u16,
+        pages: u16,
+        gone: bool,
+    },
     /// Memory becomes again as it was at first.
     Restore(u16),
     Pin {
@@ -204,6 +211,13 @@ pub(crate) fn any_step() -> impl Strategy2<Value = WorldStep> {
     });
     let lend = (any::<u16>(), any::<u16>(), any::<u16>());
     let lend = lend.prop_map(|(rank, page, pages)| WorldStep::Lend { rank, page, pages });
+    let change = (any::<u16>(), any::<u16>(), any::<u16>(), any::<bool>());
+    let change = change.prop_map(|(rank, page, pages, gone)| WorldStep::Change {
+        rank,
+        page,
+        pages,
+        gone,
+    });
     let pin = (any::<u16>(), any::<u16>(), any::<u16>());
     let pin = pin.prop_map(|(rank, bucket, buckets)| WorldStep::Pin {
         rank,
@@ -217,6 +231,7 @@ pub(crate) fn any_step() -> impl Strategy2<Value = WorldStep> {
         3 => Just(WorldStep::Drain),
         3 => revoke,
         3 => lend,
+        4 => change,
         1 => any::<u16>().prop_map(WorldStep::Restore),
         1 => pin,
         2 => any::<u8>().prop_map(WorldStep::FailRegistrations),
@@ -271,7 +286,13 @@ impl WorldStep {
                 buckets: half(draw(1 << 16)),
                 soon: draw(5) > 1,
             },
-            900..910 => WorldStep::Drain,
+            900..906 => WorldStep::Drain,
+            906..910 => WorldStep::Change {
+                rank: half(draw(1 << 16)),
+                page: half(draw(1 << 16)),
+                pages: half(draw(1 << 16)),
+                gone: draw(4) == 0,
+            },
             910..920 => WorldStep::Flush(half(draw(1 << 16))),
             920..940 => WorldStep::Revoke {
                 rank: half(draw(1 << 16)),
