@@ -77,12 +77,11 @@ impl EngineWorld {
         };
         if it.local_key == ANY && it.taken.is_none() {
             assert_eq!(self.plan.strategy, Strategy::Paging);
-            assert!(
-                initiator
-                    .memory
-                    .may(it.local, it.len, it.direction.local())
-                    .is_ok()
-            );
+            let own = (initiator.memory).may(it.local, it.len, it.direction.local());
+            if own.is_err() {
+                assert!(changes, "{it:?} uses own memory that is not there");
+                return access("an own page is gone");
+            }
             if target
                 .memory
                 .may(it.remote, it.len, it.direction.remote())
