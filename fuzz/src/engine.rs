@@ -44,6 +44,7 @@ fn config(strategy: u8, flags: u8) -> Config {
         maxvictim: 16 * PAGE,
         available: 1 << 20,
         max_extent: 32 * PAGE,
+        chunk: 8 * PAGE,
         adaptive_victims: flag(0),
         borrowing: flag(1),
         widening: flag(2),

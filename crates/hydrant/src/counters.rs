@@ -65,6 +65,12 @@ counters! {
     Registrations registrations,
     /// Deregistrations made.
     Deregistrations deregistrations,
+    /// Bytes of memory that was to be registered at once, in chunks.
+    BulkBytes bulk_bytes,
+    /// Bytes of that memory that are registered by now.
+    BulkRegisteredBytes bulk_registered_bytes,
+    /// Bytes of that memory that were left out, because a limit was reached or the time was over.
+    BulkLeftBytes bulk_left_bytes,
     /// Changes of own memory that were heard of while memory of the program could stay registered.
     MemoryChanges memory_changes,
     /// Messages to peers about registration, those with piggybacked data included.

@@ -411,6 +411,24 @@ pub enum Error {
         seconds: u64,
     },
 
+    /// Memory that must be registered at its allocation was not registered in time. None of it is registered now.
+    #[error(
+        "rank {rank} registered {} of {} within {seconds} s: raise HYDRANT_REGISTER_TIMEOUT, in seconds, or \
+         HYDRANT_REGISTER_THREADS",
+        Size(*registered),
+        Size(*wanted)
+    )]
+    RegistrationTimeout {
+        /// The rank that registered the memory.
+        rank: Rank,
+        /// The bytes that were registered by then.
+        registered: u64,
+        /// The bytes to register.
+        wanted: u64,
+        /// The time limit.
+        seconds: u64,
+    },
+
     /// A mutex is held that must not be.
     #[error("mutex {mutex} of rank {rank} is held already: unlock it first")]
     MutexHeld {

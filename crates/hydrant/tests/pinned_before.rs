@@ -1,20 +1,12 @@
 //! A process that has pinned memory before its job begins. The job may register the rest of the limit.
 
-#![allow(unsafe_code)] // has the kernel pin memory, by system calls
-
-use std::{
-    io,
-    os::fd::{FromRawFd, OwnedFd},
-    process::{Command, ExitCode},
-    ptr,
-};
+use std::process::{Command, ExitCode};
 
 use hydrant::{ConduitKind, Error, Job, Strategy};
 use hydrant_testing::{
-    locked::limit_locked_memory,
+    locked::{limit_locked_memory, pin},
     roles::{self, test},
 };
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 const LIMIT: usize = 8 << 20;
 /// The elements that each rank has for the other, more than it may register.
@@ -51,39 +43,6 @@ fn alone(name: &str) {
         .expect("this binary starts");
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success(), "{said}");
-}
-
-/// Has the kernel pin memory for an `io_uring` of the program, which holds it.
-fn pin(bytes: usize) -> OwnedFd {
-    const REGISTER_BUFFERS: u32 = 0;
-    let rights = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the call takes no pointer.
-    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
-    // SAFETY: the kernel chooses the address of new memory.
-    let base = unsafe { mmap_anonymous(ptr::null_mut(), bytes, rights, MapFlags::PRIVATE) };
-    // `struct io_uring_params`
-    let mut params = [0_u32; 30];
-    // SAFETY: the kernel reads and writes the parameters.
-    let made = unsafe { libc::syscall(libc::SYS_io_uring_setup, 2, params.as_mut_ptr()) };
-    assert!(made >= 0, "{}", io::Error::last_os_error());
-    // SAFETY: the kernel has just returned this descriptor.
-    let ring = unsafe { OwnedFd::from_raw_fd(made as i32) };
-    let buffer = libc::iovec {
-        iov_base: base.expect("memory"),
-        iov_len: bytes,
-    };
-    // SAFETY: the kernel reads one buffer, whose pages are never unmapped.
-    let pinned = unsafe {
-        libc::syscall(
-            libc::SYS_io_uring_register,
-            made,
-            REGISTER_BUFFERS,
-            &raw const buffer,
-            1,
-        )
-    };
-    assert_eq!(pinned, 0, "{}", io::Error::last_os_error());
-    ring
 }
 
 fn run<T: Send>(body: impl Fn(&Job) -> hydrant::Result<T> + Sync) -> Vec<hydrant::Result<T>> {

@@ -43,6 +43,9 @@ pub struct Config {
     pub entries: u64,
     /// The most bytes of one extent.
     pub max_extent: u64,
+    /// The most bytes of one extent of memory that is [pinned](crate::Engine::pin) for good. Several threads may register
+    /// the extents of much memory.
+    pub chunk: u64,
     /// The cost of registering and deregistering together, which sets how wide extents grow.
     pub cost: CostModel,
     /// The cost of registering alone, where nothing is evicted.
@@ -78,6 +81,7 @@ impl Config {
             widening: false,
             entries: 1024,
             max_extent: 1 << 30,
+            chunk: 1 << 30,
             cost: CostModel {
                 per_op_ns: 0.0,
                 per_page_ns: 40_000.0,
@@ -150,6 +154,8 @@ impl Config {
             peers_total: geometry.buckets_in(self.m),
             total,
             max_extent: geometry.buckets_in(self.max_extent).max(1),
+            chunk: (geometry.buckets_in(self.chunk))
+                .clamp(1, geometry.buckets_in(self.max_extent).max(1)),
             // Foresight predicts the memory that was used, and not its neighbours.
             amortised: if self.widening && self.strategy != Strategy::Foresight {
                 amortised(self.cost, geometry)
@@ -178,6 +184,8 @@ pub struct BucketLimits {
     pub total: u64,
     /// The most buckets of an extent.
     pub max_extent: u64,
+    /// The most buckets of an extent of pinned memory; `max_extent` at most.
+    pub chunk: u64,
     /// The width in buckets from which on one more bucket costs hardly anything for each byte.
     pub amortised: u64,
 }

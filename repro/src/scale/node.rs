@@ -69,6 +69,7 @@ impl Node {
             widening: true,
             entries: profile.nic().max_extents.unwrap_or(u64::MAX),
             max_extent: profile.nic().max_bytes,
+            chunk: profile.nic().max_bytes,
             cost: CostModel {
                 per_op_ns: registration.register_op.as_ns(),
                 per_page_ns: registration.register_page.as_ns(),

@@ -189,7 +189,7 @@ impl Job {
         block.check_job(core.progress.id)?;
         block.check()?;
         let (start, len) = (memory.offset(index, count)?, count * size_of::<T>());
-        let committed = core.progress.conduit().commit(block.offset + start, len);
+        let committed = core.transfer.commit(block.offset + start, len);
         committed.map_err(|cause| match cause {
             hydrant_conduit::Error::OutOfMemory { wanted, available } => Error::OutOfMemory {
                 rank: self.rank(),
@@ -276,7 +276,7 @@ fn commit(
 ) {
     let committed = match options.huge {
         HugePages::No if options.reserve => Ok(len),
-        HugePages::No => core.progress.conduit().commit(offset, len).map(|()| len),
+        HugePages::No => core.transfer.commit(offset, len).map(|()| len),
         HugePages::Try => core
             .progress
             .conduit()

@@ -45,9 +45,9 @@ pub(crate) struct PieceTransfer {
 /// Decisions of the engine that are still to be carried out. The thread's next step reuses the
 /// memory: otherwise a miss would allocate it several times.
 #[derive(Default)]
-struct Todo {
+pub(super) struct Todo {
     /// The actions in the order decided.
-    actions: VecDeque<Action>,
+    pub(super) actions: VecDeque<Action>,
     said: Decisions,
 }
 
@@ -56,12 +56,12 @@ thread_local! {
 }
 
 impl Todo {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let room = ROOM.try_with(Cell::take).ok().flatten();
         room.unwrap_or_default()
     }
 
-    fn leave(self) {
+    pub(super) fn leave(self) {
         let _ = ROOM.try_with(|room| room.set(Some(self)));
     }
 }
@@ -87,7 +87,11 @@ impl Registration {
 
     /// Calls the engine, and appends its actions to `todo`. Its messages are sent in the order
     /// decided, whichever thread sends them.
-    fn call_engine(&self, todo: &mut Todo, tell: impl FnOnce(&mut Engine, &mut Decisions)) {
+    pub(super) fn call_engine(
+        &self,
+        todo: &mut Todo,
+        tell: impl FnOnce(&mut Engine, &mut Decisions),
+    ) {
         let Todo { actions, said } = todo;
         let (sends, greedy, impossible) = {
             let mut engine = self.engine.lock();
@@ -150,7 +154,8 @@ impl Registration {
         }
     }
 
-    fn perform(&self, action: Action, todo: &mut Todo, data: &[u8], landed: &mut usize) {
+    /// Carries out an action. Decisions that follow from it join `todo`.
+    pub(super) fn perform(&self, action: Action, todo: &mut Todo, data: &[u8], landed: &mut usize) {
         match action {
             Action::Register {
                 id,
@@ -242,7 +247,7 @@ impl Registration {
     }
 
     /// Returns the bytes of a run.
-    fn bytes_of(&self, run: Run) -> i64 {
+    pub(super) fn bytes_of(&self, run: Run) -> i64 {
         i64::try_from(run.count.saturating_mul(self.geometry.bucket())).unwrap_or(i64::MAX)
     }
 

@@ -3,6 +3,7 @@
 use hydrant_conduit::{Conduit, RegistrationCaps, memory::pinned};
 use hydrant_pinning::{Config, CostModel, EngineMessage, Strategy};
 
+use super::bulk;
 use crate::{Error, Result, Settings};
 
 /// The share of the memory that can be pinned at all that peers may have by default: four tenths,
@@ -66,6 +67,7 @@ pub(super) fn config(
         widening: settings.widen,
         entries: settings.pin_down_entries,
         max_extent: registration.max_extent as u64,
+        chunk: bulk::chunk(settings, registration),
         cost: CostModel {
             per_op_ns: registration.register.per_op_ns + registration.deregister.per_op_ns,
             per_page_ns: registration.register.per_page_ns + registration.deregister.per_page_ns,

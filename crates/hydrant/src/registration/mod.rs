@@ -41,6 +41,7 @@
 //! region. So the next buffer at an address is never taken for the previous one.
 
 mod block;
+mod bulk;
 mod changes;
 mod drive;
 mod foreseen;
@@ -136,6 +137,8 @@ pub(crate) struct Registration {
     by_kernel: bool,
     /// True if there is always room to register an own word.
     reserve: bool,
+    /// How much memory is registered at once.
+    bulk: bulk::BulkSettings,
 }
 
 /// An engine with valid limits, made before the ranks agree on the job.
@@ -154,6 +157,7 @@ pub(crate) struct RegistrationSetup {
     monitor: Option<&'static Monitor>,
     /// True if that may be the kernel.
     by_kernel: bool,
+    bulk: bulk::BulkSettings,
 }
 
 impl RegistrationSetup {
@@ -194,6 +198,7 @@ impl RegistrationSetup {
             registers_own: registration.local,
             monitor,
             by_kernel,
+            bulk: bulk::BulkSettings::new(settings),
         }))
     }
 
@@ -244,6 +249,7 @@ impl Registration {
             changes: OnceLock::new(),
             by_kernel: setup.by_kernel,
             reserve: setup.reserve,
+            bulk: setup.bulk,
         };
         if let Some(monitor) = setup.monitor {
             registration.hear_of_changes(monitor);

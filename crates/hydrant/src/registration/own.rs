@@ -42,23 +42,27 @@ impl OwnWord {
 }
 
 impl Registration {
-    /// Registers own memory for good, all of it or none.
-    /// Registers own memory for good, all of it or none.
+    /// Registers own memory for good, all of it or none: in chunks, by several threads.
+    ///
     /// # Errors
-    /// [`Error::Registration`] that names the limit.
+    /// [`Error::Registration`] that names the limit, [`Error::RegistrationTimeout`].
     pub(super) fn pin(&self, addr: u64, len: u64) -> Result<Vec<Grant>> {
         let run = self.geometry.span(addr, len)?;
         if run.count == 0 {
             return Ok(Vec::new());
         }
         let id = self.name();
-        self.step(&[], |engine, out| engine.pin(id, run, out));
+        let bytes = run.count.saturating_mul(self.geometry.bucket());
+        let in_time = self.step_in_bulk(bytes, |engine, out| engine.pin(id, run, out));
         let mut outcome = None;
         self.progress.wait(On::Nobody, For::Message, || {
             outcome = self.pinned.lock().remove(&id);
             outcome.is_some()
         })?;
-        (outcome.unwrap_or(Ok(Vec::new()))).map_err(Error::from)
+        match outcome.unwrap_or(Ok(Vec::new())) {
+            Err(_) if in_time.is_err() => in_time.map(|()| Vec::new()),
+            outcome => outcome.map_err(Error::from),
+        }
     }
 
     /// Registers own buckets for good, beside what peers may keep registered here. Nothing else is

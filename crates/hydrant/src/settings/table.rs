@@ -143,6 +143,23 @@ macro_rules! each_setting {
         "the buffers that a rank may have exposed at once, and on `smp+pin`, `verbs` and `ofi` the extents that it may have registered; `auto` is 4096, on `smp+pin` the kernel's limit, on `verbs` and `ofi` 65536";
         builder extents: usize => Some(extents);
 
+    /// Each thread makes the pages of a chunk resident, and has it registered.
+    "HYDRANT_REGISTER_THREADS" register_threads: Option<usize> = None;
+        OrAuto(Quantity("threads", 1..=256));
+        "the threads that register much memory at once; `auto` is the processors of the rank, 4 at most";
+        builder threads: usize => Some(threads);
+
+    "HYDRANT_REGISTER_CHUNK" register_chunk: usize = 64 << 20;
+        ByteCount(4 * KIB..=64 * TIB);
+        "the bytes of an extent of much memory that is registered at once; the device's largest extent at most";
+        builder bytes: usize => bytes;
+
+    /// Memory that must be registered at its allocation is an error then. Other memory is registered when it is used.
+    "HYDRANT_REGISTER_TIMEOUT" register_timeout: Duration = Duration::from_secs(300);
+        Seconds(0..=86_400);
+        "the seconds within which much memory must be registered; 0 is forever";
+        builder time: Duration => time;
+
     /// Without one, memory from an allocator of the program's is registered for one operation or copied.
     "HYDRANT_MONITOR" monitor: MonitorKind = MonitorKind::Auto;
         OneOf(&MonitorKind::ALL);

@@ -17,6 +17,17 @@ impl Transfer {
         registration.map_or(1, |it| it.limits().geometry.bucket() as usize)
     }
 
+    /// Gives memory to a part of the own segment.
+    ///
+    /// # Errors
+    /// The conduit's.
+    pub(crate) fn commit(&self, offset: usize, len: usize) -> Result<(), hydrant_conduit::Error> {
+        match &self.registration {
+            Some(registration) => registration.commit(offset, len),
+            None => self.progress.conduit().commit(offset, len),
+        }
+    }
+
     /// Lends a buffer to peers. Returns the key by which they name it.
     ///
     /// # Safety

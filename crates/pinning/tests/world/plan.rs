@@ -74,6 +74,7 @@ impl WorldPlan {
             widening: self.widening,
             entries: self.entries,
             max_extent: self.max_extent * bucket,
+            chunk: self.max_extent.div_ceil(2) * bucket,
             cost: self.cost,
             register: self.cost,
             piggyback: self.piggyback,

@@ -87,7 +87,8 @@ impl LocalTable {
                 self.with_request(id, |request| request.pending += 1);
                 run.end()
             } else {
-                let gap = self.gap(rest);
+                // Much memory takes many extents. Each looks no further than it reaches.
+                let gap = self.gap(cut(rest, rest.first + self.widest(requester)));
                 let end = if gap.end() == need.run.end() {
                     need.preferred.end()
                 } else {
@@ -111,10 +112,7 @@ impl LocalTable {
         preferred: Run,
         out: &mut Decisions,
     ) -> u64 {
-        let most = match requester {
-            Requester::Move(_) | Requester::Pin(_) => self.limits.max_extent,
-            _ => self.limits.max_extent.min(self.limits.victims),
-        };
+        let most = self.widest(requester);
         let gap = cut(gap, gap.first + most);
         let mut preferred = cut(preferred, preferred.first + most);
         self.crowd_out(preferred.count, (id, requester), out);
@@ -154,6 +152,15 @@ impl LocalTable {
             }),
         }
         gap.end()
+    }
+
+    /// The most buckets of an extent for a requester.
+    fn widest(&self, requester: Requester) -> u64 {
+        match requester {
+            Requester::Move(_) => self.limits.max_extent,
+            Requester::Pin(_) => self.limits.chunk,
+            _ => self.limits.max_extent.min(self.limits.victims),
+        }
     }
 
     /// Takes a reference on the extent of a bucket, if there is one. A reader may miss a present

@@ -61,7 +61,10 @@ impl LocalTable {
                 .note("memory was pinned for a request that is over");
         };
         let going = going.map(|run| (run, Refusal::Limit));
-        let result = match it.refused.first().copied().or(going) {
+        // The system's refusal of one extent may have had the driver leave out the others.
+        let of_the_system = (it.refused.iter()).find(|(_, why)| *why != Refusal::Limit);
+        let refused = of_the_system.or(it.refused.first());
+        let result = match refused.copied().or(going) {
             None => {
                 let holds = self.attach_for_good(request, out);
                 self.settle(out);

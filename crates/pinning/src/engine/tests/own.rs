@@ -1,6 +1,7 @@
 //! Memory held for own operations or for a transfer, and the room for it.
 
 use super::*;
+use crate::Refusal;
 
 #[test]
 fn memory_kept_for_own_operations_stays_beside_m() {
@@ -258,5 +259,58 @@ fn persistent_memory_does_not_stay_under_a_strategy_that_keeps_nothing() {
         engine.audit(&[]).expect("all counts agree");
         let stays = if leave_pinned { 2 } else { 0 };
         assert_eq!(engine.stats().local.registered, stays);
+    }
+}
+
+#[test]
+fn much_memory_is_pinned_in_chunks_all_of_it_or_none() {
+    let config = Config {
+        chunk: 3 * BUCKET,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("limits that can be");
+    let run = Run {
+        first: 50,
+        count: 10,
+    };
+    for fails in [Some(1), None] {
+        let mut out = Decisions::default();
+        engine.pin(1, run, &mut out);
+        let mut runs = Vec::new();
+        for action in std::mem::take(&mut out.actions) {
+            let Action::Register { id, preferred, .. } = action else {
+                panic!("{action:?}");
+            };
+            // A driver leaves out what follows a refusal, by a refusal of its own.
+            let got = match fails {
+                Some(failed) if runs.len() == failed => Err(Refusal::NotMapped),
+                Some(failed) if runs.len() > failed => Err(Refusal::Limit),
+                _ => Ok(RegisteredExtent {
+                    run: preferred,
+                    key: id,
+                    writable: true,
+                }),
+            };
+            runs.push((preferred.first, preferred.count));
+            engine.registered(id, got, &mut out);
+        }
+        assert_eq!(runs, [(50, 3), (53, 3), (56, 3), (59, 1)]);
+        let said = answer(&mut engine, out);
+        let pinned = said.actions.into_iter().find_map(|action| match action {
+            Action::Pinned { result, .. } => Some(result),
+            _ => None,
+        });
+        match (fails, pinned.expect("an answer")) {
+            (Some(_), Err(crate::Error::Unreachable { why, .. })) => {
+                assert_eq!(why, Refusal::NotMapped);
+                assert_eq!(engine.stats().local.registered, 0);
+            }
+            (None, Ok(grants)) => {
+                assert_eq!(grants.len(), 4);
+                assert_eq!(engine.stats().local.registered, 10);
+            }
+            other => panic!("{other:?}"),
+        }
+        engine.audit(&[]).expect("all counts agree");
     }
 }
