@@ -31,6 +31,7 @@
 //! | run code on another rank | [`Job::request_short`], [`Job::call`], [`Job::call_nb`], [`Job::call_one_way`], [`Job::async_function`] |
 //! | send and receive | [`Job::send`], [`Job::receive`], [`Job::send_receive`], [`Scope::send`], [`Job::send_nb`], [`Job::probe_matched`] |
 //! | compute together | [`Job::barrier`], [`Team`] |
+//! | register much memory before its use | [`Job::register_in_background`], [`Exposed::register_in_background`] |
 //! | set and count | [`Settings`], [`Counters`] |
 //! | see the log | `log_to_stderr` (feature `log`) |
 //!
@@ -125,6 +126,7 @@ pub use num_complex;
 pub use plain::{Pod, Zeroable};
 pub use progress::{BackgroundHandle, may_wait};
 pub use refused::Refused;
+pub use registration::BulkRegistration;
 pub use rma::{
     Accumulate, AnywhereLoan, Context, GetHandle, IoVector, Level, Operation, PutHandle,
     RawOperation, Scope, Section, Signal, Stride, WhenAll, WhenAny, when_all, when_any,

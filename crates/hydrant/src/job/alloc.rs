@@ -6,7 +6,7 @@ use bytemuck::Pod;
 
 use super::{Core, Job};
 use crate::{
-    AllocOptions, Error, HugePages, Rank, Result, Symmetric,
+    AllocOptions, BulkRegistration, Error, HugePages, Rank, Result, Symmetric,
     collective::{CollectiveKind, JobCollective},
     counters::Count,
     memory::{Block, SymmetricHeap},
@@ -199,6 +199,32 @@ impl Job {
             },
             cause => cause.into(),
         })
+    }
+}
+
+impl Job {
+    /// Registers this rank's part of an allocation in the background, before it is used. Not collective.
+    ///
+    /// The first accesses of peers then need not wait for a registration, nor for pages. Threads of this rank make one chunk
+    /// after the other resident and register it (`HYDRANT_REGISTER_CHUNK`, `HYDRANT_REGISTER_THREADS`). Meanwhile the memory
+    /// may be used: memory that is not registered yet is registered or copied as without this call. The registration stops
+    /// where M is reached, where the system refuses more, and at the end of `HYDRANT_REGISTER_TIMEOUT`. None of these is an
+    /// error. Registered memory that nobody uses may be evicted for other memory.
+    ///
+    /// Nothing is done where memory is not registered, or is not kept registered by the strategy.
+    ///
+    /// # Errors
+    /// [`Error::Freed`], [`Error::ForeignHandle`], [`Error::JobOver`].
+    pub fn register_in_background<T: Pod>(
+        &self,
+        memory: &Symmetric<T>,
+    ) -> Result<BulkRegistration> {
+        let core = self.active()?;
+        let block = memory.block();
+        block.check_job(core.progress.id)?;
+        block.check()?;
+        core.transfer
+            .register_block_in_background(block.offset, block.len)
     }
 }
 

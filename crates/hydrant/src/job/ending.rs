@@ -108,6 +108,7 @@ impl Leaving {
         if let Some(foreseeing) = &self.foreseeing {
             foreseeing.stop();
         }
+        self.transfer.stop_background();
         progress.drop_tasks();
         self.messages.close();
         self.two_sided.close();

@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use hydrant_conduit::{Key, Window};
 
 use super::{GlobalPtr, Registry, View, check_range, view::ViewOwner};
-use crate::{Error, Result, progress, transfer::Transfer};
+use crate::{Error, Result, progress, registration::BulkRegistration, transfer::Transfer};
 
 /// The loan of a buffer, ended when it is dropped or by its scope.
 pub(crate) struct Loan {
@@ -230,6 +230,18 @@ impl<'a, T: Pod> Exposed<'a, T> {
         let offset = (index * size_of::<T>()) as u64;
         let (job, rank) = (progress.id, progress.rank);
         Ok(GlobalPtr::extent(job, rank, self.key().0, offset))
+    }
+
+    /// Registers the buffer in the background, before it is used, as
+    /// [`Job::register_in_background`](crate::Job::register_in_background) does.
+    ///
+    /// # Errors
+    /// [`Error::JobOver`], [`Error::Forked`].
+    pub fn register_in_background(&self) -> Result<BulkRegistration> {
+        let transfer = &self.loan.transfer;
+        transfer.progress.check_origin()?;
+        let bytes = self.len * size_of::<T>();
+        Ok(transfer.register_in_background(self.window.addr() as u64, bytes as u64))
     }
 
     /// Returns a view of the buffer, to which peers may be writing.

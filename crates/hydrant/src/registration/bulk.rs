@@ -27,14 +27,17 @@ use crate::{Error, Result, Settings, counters::Count};
 /// The most threads, unless the settings say more.
 const MOST_THREADS: usize = 4;
 
+/// The least bytes of a segment that are committed at once. Each time, the conduit asks what memory there is.
+const LEAST_COMMITTED: usize = 4 << 20;
+
 /// How much memory is registered at once.
 #[derive(Clone, Copy)]
 pub(super) struct BulkSettings {
-    threads: usize,
+    pub(super) threads: usize,
     /// The bytes of a chunk, as they were set.
     chunk: usize,
     /// The time limit, if there is one.
-    timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
 }
 
 impl BulkSettings {
@@ -201,7 +204,7 @@ impl Registration {
     /// The conduit's. A part of the memory may be committed then.
     pub(crate) fn commit(&self, offset: usize, len: usize) -> Result<(), hydrant_conduit::Error> {
         let conduit = self.progress.conduit();
-        let chunk = self.bulk.chunk.next_multiple_of(PAGE);
+        let chunk = self.bulk.chunk.max(LEAST_COMMITTED).next_multiple_of(PAGE);
         let parts = len.div_ceil(chunk);
         // The check is made for the whole first, so that the failure of a part is rare.
         if parts < 2 || len as u64 > available_memory() {
@@ -243,7 +246,7 @@ impl Registration {
     }
 
     /// Makes the pages of a run resident, near this thread's processor. Pages that are resident stay where they are.
-    fn make_resident(&self, run: Run) {
+    pub(super) fn make_resident(&self, run: Run) {
         if self.progress.virtual_time {
             return;
         }

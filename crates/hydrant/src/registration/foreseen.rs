@@ -9,8 +9,8 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_pinning::{
-    AccessVerdict, Attached, CrowdedOut, Detached, Direction, EngineMessage, GivenUp, RegionNumber,
-    Run, wire::Move,
+    AccessVerdict, Attached, CrowdedOut, Decisions, Detached, Direction, Engine, EngineMessage,
+    GivenUp, RegionNumber, Run, wire::Move,
 };
 use parking_lot::Mutex;
 
@@ -118,6 +118,18 @@ impl Registration {
 
     /// Registers own memory that is expected to be needed soon.
     pub(crate) fn foresee(&self, addr: u64, len: u64) -> Foreseen {
+        self.register_early(addr, len, |engine, id, out| {
+            engine.foresee(id, addr, len, out).is_ok()
+        })
+    }
+
+    /// Registers own memory before its use. `begin` has the engine begin with it, and returns whether it did.
+    pub(super) fn register_early(
+        &self,
+        addr: u64,
+        len: u64,
+        begin: impl FnOnce(&mut Engine, u64, &mut Decisions) -> bool,
+    ) -> Foreseen {
         let judged = self.lent.ends();
         let geometry = self.geometry;
         let may_stay = |run: Run| {
@@ -135,7 +147,7 @@ impl Registration {
             // As for requests of peers: memory is first withdrawn and then revoked by the engine,
             // so one of the two is seen.
             if self.lent.ends() == judged {
-                begun = engine.foresee(id, addr, len, out).is_ok();
+                begun = begin(engine, id, out);
             }
         });
         if !begun {

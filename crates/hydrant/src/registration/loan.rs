@@ -289,6 +289,7 @@ impl Registration {
             Ok(run) if run.count > 0 => run,
             _ => return None,
         };
+        self.leave_unregistered(run);
         self.step(&[], |engine, out| engine.revoke(id, run, out));
         Some(id)
     }

@@ -40,6 +40,7 @@
 //! mean: the segment, one exposed buffer, or the address space. The target judges them by the
 //! region. So the next buffer at an address is never taken for the previous one.
 
+mod background;
 mod block;
 mod bulk;
 mod changes;
@@ -75,6 +76,7 @@ use hydrant_pinning::{
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
 
+pub use background::BulkRegistration;
 pub(crate) use block::GrantRecord;
 pub(crate) use drive::{Carrier, PieceTransfer, failed};
 #[cfg(feature = "foresight")]
@@ -139,6 +141,8 @@ pub(crate) struct Registration {
     reserve: bool,
     /// How much memory is registered at once.
     bulk: bulk::BulkSettings,
+    /// Memory that is registered in the background.
+    background: background::Background,
 }
 
 /// An engine with valid limits, made before the ranks agree on the job.
@@ -250,6 +254,7 @@ impl Registration {
             by_kernel: setup.by_kernel,
             reserve: setup.reserve,
             bulk: setup.bulk,
+            background: background::Background::default(),
         };
         if let Some(monitor) = setup.monitor {
             registration.hear_of_changes(monitor);

@@ -144,7 +144,7 @@ impl Registration {
 
     /// Waits for the outcome of a request to hold memory. Another thread that registers the memory,
     /// or evicts for it, reports the outcome. That thread needs only CPU time for it.
-    fn until_held(&self, id: u64) -> Result<Vec<Grant>, hydrant_pinning::Error> {
+    pub(super) fn until_held(&self, id: u64) -> Result<Vec<Grant>, hydrant_pinning::Error> {
         loop {
             if let Some(held) = self.pinned.lock().remove(&id) {
                 return held;

@@ -12,6 +12,7 @@
 //! - Operations [in flight](in_flight) are in one map, from the post until their outcomes are
 //!   taken. Their [holds](held) are given back at their [ends](ended).
 
+mod background;
 mod begin;
 mod bounce;
 mod buffer;

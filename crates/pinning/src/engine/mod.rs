@@ -361,7 +361,9 @@ impl Engine {
                     Requester::Own(id) | Requester::Held(id, _) => {
                         cx.local.answer_hold(id, request, cx.out)
                     }
-                    Requester::Foreseen(id) => cx.local.answer_foreseen(id, request, cx.out),
+                    Requester::Foreseen(id) | Requester::Background(id) => {
+                        cx.local.answer_foreseen(id, request, cx.out)
+                    }
                 }
             }
         }

@@ -90,6 +90,28 @@ impl Engine {
         Ok(())
     }
 
+    /// Registers own memory in the background, before its first use, as [`foresee`](Self::foresee) does. Nothing is
+    /// evicted for it, and with all else that is registered it fits into M. Returns false if there is no room, or if the
+    /// strategy keeps no own memory registered. Then there is no answer.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`].
+    pub fn register_ahead(
+        &mut self,
+        id: u64,
+        addr: u64,
+        len: u64,
+        out: &mut Decisions,
+    ) -> Result<bool, Error> {
+        let run = self.limits().geometry.span(addr, len)?;
+        if self.common.policy().local != LocalPolicy::Cached {
+            return Ok(false);
+        }
+        let begun = self.local.register_ahead(id, run, out);
+        self.pump(out);
+        Ok(begun)
+    }
+
     /// Evicts own memory that is not expected to be needed soon: the extents that lie within it and
     /// are not in use. An extent that reaches beyond it was registered for others, and stays.
     ///

@@ -129,7 +129,7 @@ impl LocalTable {
                     self.pledged += preferred.count;
                 }
                 self.with_request(id, |request| request.pending += 1);
-                self.stats.ahead += u64::from(matches!(requester, Requester::Foreseen(_)));
+                self.stats.ahead += u64::from(requester.is_ahead());
                 let name = self.next_id();
                 self.await_registration(
                     PendingRegistration {

@@ -56,6 +56,27 @@ impl LocalTable {
         );
     }
 
+    /// Registers memory that no operation may use for long, if that evicts nothing. All of it must fit into M together with
+    /// the rest that is registered, so that peers may hold it at once. Returns whether it began.
+    pub(in crate::engine) fn register_ahead(
+        &mut self,
+        id: u64,
+        run: Run,
+        out: &mut Decisions,
+    ) -> bool {
+        let there = (self.editor.extents_in(run).iter())
+            .map(|it| it.end().min(run.end()) - it.first.max(run.first))
+            .sum();
+        let missing = run.count.saturating_sub(there);
+        let within_m = self.peers_limit.saturating_sub(self.planned);
+        if missing > self.room().min(within_m) {
+            return false;
+        }
+        let requester = Requester::Background(id);
+        self.request(requester, vec![exact_need(run)], Use::Read, out);
+        true
+    }
+
     /// Answers a request for foreseen memory. Nothing holds the memory from now on.
     pub(in crate::engine) fn answer_foreseen(
         &mut self,
@@ -243,6 +264,59 @@ mod tests {
             "{pinned:?}"
         );
         assert!(engine.stats().local.peak <= 8);
+    }
+
+    fn register_ahead(engine: &mut Engine, page: u64, pages: u64, out: &mut Decisions) -> bool {
+        let begun = engine.register_ahead(9, page * PAGE, pages * PAGE, out);
+        begun.unwrap()
+    }
+
+    #[test]
+    fn memory_registered_in_the_background_evicts_nothing_and_fits_into_m() {
+        let mut engine = Engine::new(Config {
+            strategy: Strategy::Auto,
+            m: 8 * PAGE,
+            maxvictim: 4 * PAGE,
+            adaptive_victims: true,
+            ..Config::firehose_paper(0, 2)
+        })
+        .unwrap();
+        let mut ahead = |page, pages| {
+            let mut out = Decisions::default();
+            let begun = register_ahead(&mut engine, page, pages, &mut out);
+            let done = perform(&mut engine, out);
+            engine.audit(&[]).unwrap();
+            (begun, done)
+        };
+        // An extent has as many pages as there may be victims.
+        assert_eq!(ahead(0, 6), (true, (vec![Ok(())], [2, 0])));
+        assert_eq!(ahead(20, 3), (false, (vec![], [0, 0])));
+        // Registered parts take no further room.
+        assert_eq!(ahead(4, 4), (true, (vec![Ok(())], [1, 0])));
+        assert_eq!(ahead(20, 1), (false, (vec![], [0, 0])));
+        assert_eq!(engine.stats().local.registered, 8);
+    }
+
+    #[test]
+    fn a_refusal_in_the_background_evicts_nothing_and_serves_the_others() {
+        let mut engine = Engine::new(Config::firehose_paper(0, 2)).unwrap();
+        foresee(&mut engine, 100, 4);
+        let mut out = Decisions::default();
+        assert!(register_ahead(&mut engine, 0, 8, &mut out));
+        let Some(Action::Register { id, preferred, .. }) = out.actions.pop() else {
+            panic!("{out:?}");
+        };
+        assert_eq!(preferred.count, 8);
+        // A word within it is needed meanwhile.
+        engine.hold_own(1, 3 * PAGE, 8, &mut out).unwrap();
+        assert!(out.is_empty(), "it waits");
+        engine.registered(id, Err(crate::Refusal::Exhausted), &mut out);
+        let (pinned, counts) = perform(&mut engine, out);
+        // The word is registered by itself.
+        assert_eq!(counts, [1, 0]);
+        assert_eq!(pinned.iter().filter(|it| it.is_ok()).count(), 1);
+        assert_eq!(engine.stats().local.registered, 4 + 1);
+        engine.audit(&[]).unwrap();
     }
 
     /// Moves a peer's firehose to one page ahead of need.

@@ -1,6 +1,6 @@
 //! Registrations and deregistrations: their start when there is room, and their end.
 
-use super::{LocalTable, PendingRegistration, exact_need};
+use super::{LocalTable, PendingRegistration, Requester, exact_need};
 use crate::{Action, Decisions, Refusal, RegisteredExtent, Run, table::Extent, wire::Need};
 
 impl LocalTable {
@@ -131,6 +131,18 @@ impl LocalTable {
         self.stats.failed += 1;
         self.actual -= registering.preferred.count;
         self.planned -= registering.preferred.count;
+        let owner = registering.waiters.first();
+        let is_ahead = owner.is_some_and(|(id, _)| self.is_of_the_background(*id));
+        if is_ahead && !registering.outdated {
+            // Others need less, and nothing is evicted for memory that nobody uses yet.
+            let (ahead, others): (Vec<_>, Vec<_>) = (registering.waiters.into_iter())
+                .partition(|(id, _)| self.is_of_the_background(*id));
+            self.refuse(&ahead, why, out);
+            for (id, run) in others {
+                self.resume(id, exact_need(run), out);
+            }
+            return;
+        }
         let narrower = registering.preferred != registering.need;
         if narrower || (why == Refusal::Exhausted && !registering.retried) {
             // The retry asks for less, or for the same after evicting a quarter of the registered
@@ -178,6 +190,11 @@ impl LocalTable {
         for (id, run) in others {
             self.resume(id, exact_need(run), out);
         }
+    }
+
+    fn is_of_the_background(&self, id: u64) -> bool {
+        let request = self.requests.get(&id);
+        request.is_some_and(|it| matches!(it.requester, Requester::Background(_)))
     }
 
     fn refuse(&mut self, waiters: &[(u64, Run)], why: Refusal, out: &mut Decisions) {

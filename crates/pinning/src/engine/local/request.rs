@@ -28,6 +28,8 @@ pub(in crate::engine) enum Requester {
     Held(u64, Lifetime),
     /// Memory that is expected to be needed soon.
     Foreseen(u64),
+    /// Memory registered in the background, as far as there is room.
+    Background(u64),
 }
 
 /// The lifetime of memory.
@@ -63,7 +65,13 @@ impl Requester {
                 | Requester::Pull(_)
                 | Requester::Ahead
                 | Requester::Foreseen(_)
+                | Requester::Background(_)
         )
+    }
+
+    /// Returns true if nothing waits for the memory yet.
+    pub(super) fn is_ahead(self) -> bool {
+        matches!(self, Requester::Foreseen(_) | Requester::Background(_))
     }
 
     pub(super) fn is_peer(self) -> bool {

@@ -28,7 +28,8 @@ impl LocalTable {
             | Requester::Ahead
             | Requester::Own(_)
             | Requester::Held(_, Lifetime::Persistent)
-            | Requester::Foreseen(_) => true,
+            | Requester::Foreseen(_)
+            | Requester::Background(_) => true,
         }
     }
 

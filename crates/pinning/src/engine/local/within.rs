@@ -50,7 +50,11 @@ impl Default for Within {
 fn is_planned(requester: Requester) -> bool {
     matches!(
         requester,
-        Requester::Foreseen(_) | Requester::Pin(_) | Requester::Keep(_) | Requester::Own(_)
+        Requester::Foreseen(_)
+            | Requester::Background(_)
+            | Requester::Pin(_)
+            | Requester::Keep(_)
+            | Requester::Own(_)
     )
 }
 
@@ -160,7 +164,7 @@ impl LocalTable {
     fn needed(&self) -> u64 {
         let is_ahead = |id: &u64| {
             let request = self.requests.get(id);
-            request.is_none_or(|it| matches!(it.requester, Requester::Foreseen(_)))
+            request.is_none_or(|it| it.requester.is_ahead())
         };
         let all = self.registering.values();
         let ahead = all.filter(|it| it.waiters.iter().all(|(id, _)| is_ahead(id)));
