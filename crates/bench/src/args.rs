@@ -74,6 +74,10 @@ pub(crate) struct BenchArgs {
     /// For `strategies`: try only these, by their names.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) strategies: Vec<Strategy>,
+    /// For `registration`: measure only how fast so much memory of one rank is registered at once, by 1, 2 and 4 threads and
+    /// by kind of pages.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) bytes: Option<u64>,
     /// Draw the rows into this file: a picture (.svg) or a page that holds it (.html).
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PictureFile>,
@@ -90,6 +94,19 @@ pub(crate) struct BenchArgs {
     pub(crate) quick: bool,
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
+}
+
+/// Parses the bytes of memory: `8G`, `512 MiB`.
+fn size(text: &str) -> Result<u64, String> {
+    let bytes =
+        hydrant::settings::parse_bytes(text).ok_or("a size is a number with a unit, such as 8G")?;
+    match bytes {
+        0..1048576 => Err("less than 1 MiB is not much memory".to_owned()),
+        _ if !bytes.is_multiple_of(2 << 20) => {
+            Err("whole huge pages are a multiple of 2 MiB".to_owned())
+        }
+        bytes => Ok(bytes),
+    }
 }
 
 /// The rivals to measure beside Hydrant.

@@ -20,6 +20,17 @@ pub(crate) enum BenchError {
     /// The bare network could not be opened, or failed.
     #[error("the bare network beside the job's own: {0}")]
     Network(#[source] io::Error),
+    /// The system or a limit refused a part of the memory to register.
+    #[error(
+        "{registered} of {wanted} were registered: RLIMIT_MEMLOCK (ulimit -l), memory or the table of keys ends there, or \
+         HYDRANT_REGISTER_TIMEOUT"
+    )]
+    Unregistered {
+        /// The bytes registered.
+        registered: String,
+        /// The bytes to register.
+        wanted: String,
+    },
     /// The memory in use could not be read.
     #[error("cannot read the memory in use from /proc/self/smaps_rollup: {0}")]
     Memory(#[source] io::Error),

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Bench, BenchArgs, TURNS};
 use crate::beside::{self, MpiError, MpiRequest, Programs};
-use crate::cases::{messages, scattered, strategies};
+use crate::cases::{at_once, messages, scattered, strategies};
 use crate::ensemble;
 use crate::launch;
 use crate::measure::{MeasurementPlan, median};
@@ -66,9 +66,10 @@ pub(crate) fn measure(
 ) -> Result<Vec<Row>, JobError> {
     let mut receiver = Receiver::new().map_err(JobError::Hear)?;
     let steps: Vec<BenchStep> = (0..rounds(args))
-        .flat_map(|_| match args.is_on_hosts() {
-            true => suite::steps_on_hosts(args.bench, args.ranks()),
-            false => suite::steps(args.bench, args.network(), args.ranks()),
+        .flat_map(|_| match (args.is_on_hosts(), args.bytes) {
+            (true, _) => suite::steps_on_hosts(args.bench, args.ranks()),
+            (false, Some(_)) => suite::steps_at_once(args.ranks()),
+            (false, None) => suite::steps(args.bench, args.network(), args.ranks()),
         })
         // The default protocol only.
         .filter(|step| match step {
@@ -109,6 +110,15 @@ pub(crate) fn measure(
                 let limits = scattered::limits(strategy);
                 let launch = Launch {
                     strategy: Some((strategy, &limits)),
+                    ..launch
+                };
+                rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
+            }
+            BenchStep::AtOnce(threads, ranks) => {
+                let words = RankArgs::measure(Suite::AtOnce, &report, cores, args);
+                let limits = at_once::limits(threads, args.bytes.unwrap_or(0));
+                let launch = Launch {
+                    strategy: Some((Strategy::Firehose, &limits)),
                     ..launch
                 };
                 rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);

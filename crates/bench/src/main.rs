@@ -39,7 +39,7 @@ use hydrant_report::machine::Machine;
 use hydrant_report::plot::PictureFile;
 use hydrant_report::status::{status, strict_status};
 
-use args::{BenchArgs, Beside, Network};
+use args::{Bench, BenchArgs, Beside, Network};
 use beside::MpiError;
 use jobs::JobError;
 use launch::{AGENT, LAUNCH};
@@ -101,6 +101,11 @@ pub(crate) enum RunError {
         /// The bench that was asked for.
         bench: String,
     },
+    /// The other benches have sizes of their own.
+    #[error(
+        "--bytes is for `hydrant bench registration`, and not between hosts or in virtual time"
+    )]
+    OnlyRegistration,
     /// All ranks of a simulated network are one process.
     #[error("a simulated network has no hosts: leave out --hosts, or --conduit")]
     SimulatedHosts,
@@ -150,6 +155,10 @@ fn run(args: &BenchArgs) -> Result<(), RunError> {
         if args.remote.hosts.len() < 2 {
             return Err(RunError::TooFewHosts(args.remote.hosts.len(), name()));
         }
+    }
+    let is_at_once = args.bench == Bench::Registration && !args.is_on_hosts() && !args.is_played();
+    if args.bytes.is_some() && !is_at_once {
+        return Err(RunError::OnlyRegistration);
     }
     if args.is_played() && args.bench.is_of_real_time() {
         return Err(RunError::RealTime { bench: name() });

@@ -174,6 +174,10 @@ fn network_reference(bench: &str) -> &'static str {
         "registration" => {
             "  reference: the system's own calls on the same pages; bytes: those of the pages\n"
         }
+        "registration at once" => {
+            "  reference: the system's own calls by one thread, each on as many bytes as the device takes, on memory of the\n  \
+             same kind; fresh: the pages are made meanwhile\n"
+        }
         "pinned" => "  reference: M + MAXVICTIM + what the conduit states for itself\n",
         bench if bench.ends_with(WORKING_SET) => {
             "  bytes: those of the working set; reference: the best other strategy\n"

@@ -27,6 +27,9 @@ pub(crate) struct RankArgs {
     /// The number of repetitions.
     #[arg(long)]
     reps: Option<u32>,
+    /// The bytes to register at once.
+    #[arg(long)]
+    bytes: Option<u64>,
     /// Fewer sizes.
     #[arg(long)]
     quick: bool,
@@ -46,6 +49,7 @@ impl RankArgs {
         let mut words = Self::words(suite);
         words.extend([format!("--report={report}"), format!("--cores={cores}")]);
         words.extend(bench.repetitions().map(|reps| format!("--reps={reps}")));
+        words.extend(bench.bytes.map(|bytes| format!("--bytes={bytes}")));
         words.extend(bench.is_on_hosts().then(|| "--on-hosts".to_owned()));
         words.extend(bench.quick.then(|| "--quick".to_owned()));
         words
@@ -104,6 +108,10 @@ fn measure(job: &Job, args: &RankArgs, before: u64) -> hydrant::Result<()> {
         Suite::ArmciCrowd => cases::armci::crowd(&ensemble),
         Suite::Memory => cases::cost::job_memory(&ensemble, before),
         Suite::Idle => cases::cost::idle(&ensemble),
+        Suite::AtOnce => {
+            let repetitions = args.reps.map(|reps| reps as usize);
+            cases::at_once::run(&ensemble, args.bytes.unwrap_or(0) as usize, repetitions)
+        }
         Suite::Scattered => cases::scattered::run(&ensemble),
         Suite::Strategies => cases::strategies::run(&ensemble),
         // Start-up is measured around a job, registration before one.

@@ -27,6 +27,8 @@ pub(crate) enum Suite {
     Heap,
     /// The cost of registering.
     Registration,
+    /// The rate of registering much memory at once.
+    AtOnce,
     /// Puts scattered over a working set.
     Scattered,
     /// Puts and gets at every point, by one strategy.
@@ -50,6 +52,8 @@ pub(crate) enum BenchStep {
     Measure(Suite, u32),
     /// A job whose ranks scatter puts, with a strategy.
     Scatter(Strategy, u32),
+    /// A job whose rank 0 registers much memory, by so many threads.
+    AtOnce(u32, u32),
     /// A job whose ranks put and get at every point, with a strategy.
     Try(Strategy, u32),
     /// A job whose ranks send and receive, by a protocol.
@@ -85,6 +89,16 @@ pub(crate) fn is_of_a_pair(step: BenchStep) -> bool {
         step,
         BenchStep::Measure(Suite::Barrier | Suite::Collectives, _)
     )
+}
+
+/// The numbers of threads that register much memory.
+const THREADS: [u32; 3] = [1, 2, 4];
+
+/// The steps that register much memory at once, with `n` ranks.
+pub(crate) fn steps_at_once(n: u32) -> Vec<BenchStep> {
+    THREADS
+        .map(|threads| BenchStep::AtOnce(threads, n))
+        .to_vec()
 }
 
 /// The steps of `bench` with `n` ranks. Steps about a crowd, or about a growing job, have their own

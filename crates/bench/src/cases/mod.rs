@@ -2,6 +2,7 @@
 
 pub(super) mod am;
 pub(super) mod armci;
+pub(super) mod at_once;
 pub(super) mod atomics;
 pub(super) mod barrier;
 pub(super) mod collectives;

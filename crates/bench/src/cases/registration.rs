@@ -86,10 +86,10 @@ impl RegistrationCosts {
 }
 
 /// Registers and deregisters memory. Returns both times.
-type Register = Box<dyn Fn(&mut [u8]) -> Result<[Duration; 2], String>>;
+pub(super) type Register = Box<dyn Fn(&mut [u8]) -> Result<[Duration; 2], String>>;
 
 /// The system's own calls for the network of this name, if they are known.
-fn raw_calls(network: &str) -> Result<Option<Register>, String> {
+pub(super) fn raw_calls(network: &str) -> Result<Option<Register>, String> {
     fn described(cause: impl ToString) -> String {
         cause.to_string()
     }

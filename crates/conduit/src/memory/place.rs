@@ -93,6 +93,37 @@ impl Place {
         }
     }
 
+    /// Makes all pages resident and writable, as [`pin`](Self::pin) does. Pages at the start that are resident already cost
+    /// little, so that they may be there. Returns false if some pages are not mapped or not writable.
+    pub fn make_resident(self) -> bool {
+        let absent = self.first_absent();
+        absent >= self.len
+            || self
+                .part(absent, self.len - absent)
+                .pin(Permission::ReadWrite)
+    }
+
+    /// Returns the offset of the first page that is not resident, or that the kernel does not tell of; the length, if there
+    /// is none.
+    fn first_absent(self) -> u64 {
+        const AT_ONCE: usize = 4096;
+        let (first, pages) = self.pages();
+        let mut resident = [0_u8; AT_ONCE];
+        for start in (0..pages).step_by(AT_ONCE) {
+            let count = AT_ONCE.min(pages - start);
+            let at = (first as usize + start) * PAGE;
+            let at = std::ptr::without_provenance_mut::<c_void>(at);
+            // SAFETY: the kernel writes a byte for each page, and there is room for them.
+            let told = unsafe { libc::mincore(at, count * PAGE, resident.as_mut_ptr()) } == 0;
+            let absent = |page: &u8| !told || page & 1 == 0;
+            if let Some(page) = resident[..count].iter().position(absent) {
+                let addr = (first + (start + page) as u64) * PAGE as u64;
+                return addr.saturating_sub(self.addr);
+            }
+        }
+        self.len
+    }
+
     /// Returns the number of the first page that the range touches, and the number of pages.
     pub fn pages(self) -> (u64, usize) {
         let page = PAGE as u64;
@@ -127,4 +158,43 @@ pub unsafe fn take(from: *const u8, len: usize) -> Box<[u8]> {
     // SAFETY: by condition 1 the bytes are readable and do not change. `len` is not 0, so `from` is
     // not null.
     unsafe { std::slice::from_raw_parts(from, len) }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri lacks these system calls")]
+    fn absent_pages_are_found_and_made() {
+        const PAGES: usize = 5000;
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the address of new memory.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                PAGES * PAGE,
+                rights,
+                MapFlags::PRIVATE,
+            )
+        };
+        let base = base.expect("memory");
+        // SAFETY: a huge page would make neighbours resident. The advice changes no contents.
+        let _ = unsafe { mm::madvise(base, PAGES * PAGE, mm::Advice::LinuxNoHugepage) };
+        // SAFETY: only the kernel changes the memory.
+        let all = unsafe { Place::new(base.addr() as u64, (PAGES * PAGE) as u64) };
+        let page = PAGE as u64;
+        assert_eq!(all.first_absent(), 0);
+        assert!(all.part(0, 4321 * page).make_resident());
+        assert_eq!(all.first_absent(), 4321 * page);
+        // A range that begins amid a page that is absent, and one amid a page that is there.
+        assert_eq!(all.part(4321 * page + 9, 10).first_absent(), 0);
+        assert_eq!(all.part(4320 * page + 9, page).first_absent(), page - 9);
+        assert!(all.make_resident());
+        assert_eq!(all.first_absent(), all.len);
+        // SAFETY: nobody uses the memory any more.
+        unsafe { munmap(base, PAGES * PAGE) }.expect("it was mapped");
+        assert!(!all.make_resident());
+    }
 }

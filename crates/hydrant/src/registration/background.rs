@@ -9,6 +9,8 @@
 //! The registration of a request ends early where M is reached, where the system refuses more, at the time limit, and when the
 //! memory is freed or lent no more.
 
+#![allow(unsafe_code)] // asks the system for pages of own memory
+
 use std::{
     collections::VecDeque,
     sync::{
@@ -22,6 +24,7 @@ use std::{
     time::Instant,
 };
 
+use hydrant_conduit::memory::Place;
 use hydrant_pinning::Run;
 use parking_lot::Mutex;
 
@@ -295,6 +298,20 @@ impl Registration {
                 Foreseen::InFlight(id) => return self.until_held(id).is_ok(),
             }
         }
+    }
+
+    /// Makes the pages of a run resident, near this thread's processor. Pages that are resident stay
+    /// where they are.
+    fn make_resident(&self, run: Run) {
+        if self.progress.virtual_time {
+            return;
+        }
+        let start = self.geometry.address_of(run.first);
+        let end = self.geometry.address_of(run.end());
+        // SAFETY: nothing is stored through this place.
+        let place = unsafe { Place::new(start, end - start) };
+        // Pages that cannot be had are refused by the registration, with the reason.
+        let _ = place.make_resident();
     }
 
     /// Returns the buckets of own memory. A bucket of several pages that others share is left out.

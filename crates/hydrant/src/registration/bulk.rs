@@ -1,11 +1,9 @@
 //! Much own memory at once: registered in chunks, by several threads, within a time limit.
 //!
 //! The engine cuts the memory into chunks ([`Config::chunk`](hydrant_pinning::Config::chunk)) and decides on all of them
-//! in one step. Each thread takes the next chunk, makes its pages resident and registers it. So pages
-//! lie near the processors of the rank, and no lock of the network is held while the system finds memory. Once a chunk
-//! failed or the time is over, the others are refused, so that the engine gives up those that are registered.
-
-#![allow(unsafe_code)] // asks the system for pages of own memory
+//! in one step. Each thread takes the next chunk and registers it, which makes its pages resident near the thread's
+//! processor. Once a chunk failed or the time is over, the others are refused, so that the engine gives up those that are
+//! registered.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -13,10 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant_conduit::{
-    Permission, RegistrationCaps,
-    memory::{PAGE, Place},
-};
+use hydrant_conduit::{RegistrationCaps, memory::PAGE};
 use hydrant_pinning::{Action, Decisions, Engine, Refusal, RegisteredExtent, Run};
 use hydrant_smp::upon::available_memory;
 use parking_lot::Mutex;
@@ -191,7 +186,6 @@ impl Registration {
             bulk.late.store(true, Relaxed);
             return Err(Refusal::Limit);
         }
-        self.make_resident(preferred);
         let got = self.register(need, preferred)?;
         self.record_change(self.bytes_of(got.run));
         Ok(got)
@@ -243,18 +237,5 @@ impl Registration {
             }
             work();
         });
-    }
-
-    /// Makes the pages of a run resident, near this thread's processor. Pages that are resident stay where they are.
-    pub(super) fn make_resident(&self, run: Run) {
-        if self.progress.virtual_time {
-            return;
-        }
-        let start = self.geometry.address_of(run.first);
-        let end = self.geometry.address_of(run.end());
-        // SAFETY: nothing is stored through this place.
-        let place = unsafe { Place::new(start, end - start) };
-        // Pages that cannot be had are refused by the registration, with the reason.
-        let _ = place.pin(Permission::ReadWrite);
     }
 }

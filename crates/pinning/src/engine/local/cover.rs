@@ -158,7 +158,7 @@ impl LocalTable {
     fn widest(&self, requester: Requester) -> u64 {
         match requester {
             Requester::Move(_) => self.limits.max_extent,
-            Requester::Pin(_) => self.limits.chunk,
+            Requester::Pin(_) | Requester::Background(_) => self.limits.chunk,
             _ => self.limits.max_extent.min(self.limits.victims),
         }
     }

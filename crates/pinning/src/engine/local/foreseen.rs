@@ -288,8 +288,7 @@ mod tests {
             engine.audit(&[]).unwrap();
             (begun, done)
         };
-        // An extent has as many pages as there may be victims.
-        assert_eq!(ahead(0, 6), (true, (vec![Ok(())], [2, 0])));
+        assert_eq!(ahead(0, 6), (true, (vec![Ok(())], [1, 0])));
         assert_eq!(ahead(20, 3), (false, (vec![], [0, 0])));
         // Registered parts take no further room.
         assert_eq!(ahead(4, 4), (true, (vec![Ok(())], [1, 0])));
