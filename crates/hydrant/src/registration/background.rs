@@ -41,8 +41,8 @@ pub(super) struct Background(Mutex<BackgroundState>);
 
 #[derive(Default)]
 struct BackgroundState {
-    /// Requests with chunks that no thread has taken, the oldest first.
-    waiting: VecDeque<Arc<BulkRequest>>,
+    /// Requests that are not over, the oldest first.
+    requests: VecDeque<Arc<BulkRequest>>,
     /// The threads that look for chunks.
     working: usize,
     /// The threads that were started, and are not joined yet.
@@ -177,7 +177,8 @@ impl Registration {
                 return (handle, 0);
             }
             state.threads.retain(|thread| !thread.is_finished());
-            state.waiting.push_back(request);
+            state.requests.retain(|request| !request.is_over());
+            state.requests.push_back(request);
             let chunks = run.count.div_ceil(self.limits.chunk);
             let most = settings.threads.min(chunks as usize);
             // In virtual time no thread runs beside the ranks.
@@ -225,26 +226,36 @@ impl Registration {
 
     /// Stops all requests on memory that is about to be taken back.
     pub(super) fn leave_unregistered(&self, run: Run) {
+        let of_run = self.requests_of(run);
+        of_run.iter().for_each(|request| self.leave_rest(request));
+    }
+
+    /// Returns whether a thread makes or registers memory of a run.
+    pub(super) fn is_in_the_background(&self, run: Run) -> bool {
+        self.requests_of(run)
+            .iter()
+            .any(|request| !request.is_over())
+    }
+
+    fn requests_of(&self, run: Run) -> Vec<Arc<BulkRequest>> {
         let state = self.background.0.lock();
-        let over: Vec<_> = (state.waiting.iter())
-            .filter(|request| request.run.overlaps(run))
+        let all = state.requests.iter();
+        all.filter(|request| request.run.overlaps(run))
             .cloned()
-            .collect();
-        drop(state);
-        over.iter().for_each(|request| self.leave_rest(request));
+            .collect()
     }
 
     /// Ends the threads, and all requests.
     pub(crate) fn stop_background(&self) {
-        let (waiting, threads) = {
+        let (requests, threads) = {
             let mut state = self.background.0.lock();
             state.is_stopped = true;
             (
-                std::mem::take(&mut state.waiting),
+                std::mem::take(&mut state.requests),
                 std::mem::take(&mut state.threads),
             )
         };
-        waiting.iter().for_each(|request| self.leave_rest(request));
+        requests.iter().for_each(|request| self.leave_rest(request));
         for thread in threads {
             if thread.join().is_err() {
                 tracing::error!(rank = %self.progress.rank, "a thread that registers memory panicked");
@@ -263,10 +274,10 @@ impl Registration {
     /// Takes the next chunk of the oldest request. Returns nothing if none waits: the thread ends.
     fn next_chunk(&self) -> Option<(Arc<BulkRequest>, Run)> {
         let mut state = self.background.0.lock();
-        while let Some(request) = state.waiting.front() {
-            match request.take() {
-                Some(chunk) => return Some((Arc::clone(request), chunk)),
-                None => _ = state.waiting.pop_front(),
+        state.requests.retain(|request| !request.is_over());
+        for request in &state.requests {
+            if let Some(chunk) = request.take() {
+                return Some((Arc::clone(request), chunk));
             }
         }
         state.working -= 1;

@@ -278,7 +278,15 @@ impl Registration {
             return true;
         };
         let over = || self.take_revoked(id);
-        self.progress.wait(On::Nobody, For::Message, over).is_ok()
+        if self.progress.wait(On::Nobody, For::Message, over).is_err() {
+            return false;
+        }
+        let Ok(run) = self.geometry.span(addr, len) else {
+            return true;
+        };
+        // A thread in the background may be making pages, which must not come after they were given back.
+        let is_left = || !self.is_in_the_background(run);
+        (self.progress.wait(On::Nobody, For::Message, is_left)).is_ok()
     }
 
     /// Begins to revoke own memory. The revocation is done once it [says so](Self::take_revoked).

@@ -30,7 +30,7 @@
 //! monitor tells of [changes], memory of the program may stay registered, too.
 //!
 //! Symmetric memory is registered at allocation only under `pin-everything`. Otherwise the first access costs one
-//! message, and M is spent on the memory in use.
+//! message, and M is spent on the memory in use. A program may have much memory registered in the [background].
 //!
 //! # Leases
 //!
