@@ -144,7 +144,7 @@ fn is_registered_whole_or_not_at_all() {
     run(builder().register_chunk(SMALL_CHUNK), |job| {
         let small = job.alloc::<u64>(512)?;
         job.barrier()?;
-        // What is left is enough for one rank, and for a part of the other's memory.
+        // The rest is enough for one rank, and for a part of the other's memory.
         let ring = (job.rank().0 == 0).then(|| {
             let left = FEW as u64 / 8 * 10;
             pin((LIMIT - pinned() - left) as usize / 4096 * 4096)

@@ -37,10 +37,10 @@ use crate::{
 
 /// The requests that wait for threads, and the threads.
 #[derive(Default)]
-pub(super) struct Background(Mutex<BackgroundState>);
+pub(super) struct BulkQueue(Mutex<BulkState>);
 
 #[derive(Default)]
-struct BackgroundState {
+struct BulkState {
     /// Requests that are not over, the oldest first.
     requests: VecDeque<Arc<BulkRequest>>,
     /// The threads that look for chunks.

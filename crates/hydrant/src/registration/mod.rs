@@ -142,7 +142,7 @@ pub(crate) struct Registration {
     /// How much memory is registered at once.
     bulk: bulk::BulkSettings,
     /// Memory that is registered in the background.
-    background: background::Background,
+    background: background::BulkQueue,
 }
 
 /// An engine with valid limits, made before the ranks agree on the job.
@@ -254,7 +254,7 @@ impl Registration {
             by_kernel: setup.by_kernel,
             reserve: setup.reserve,
             bulk: setup.bulk,
-            background: background::Background::default(),
+            background: background::BulkQueue::default(),
         };
         if let Some(monitor) = setup.monitor {
             registration.hear_of_changes(monitor);
