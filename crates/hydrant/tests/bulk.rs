@@ -16,6 +16,8 @@ use hydrant_testing::{
 const CHUNK: usize = 1 << 20;
 /// The bytes of an allocation, which are no whole number of chunks.
 const BYTES: usize = 9 * CHUNK + 4096;
+/// The bytes of memory that takes long to register in the smallest chunks.
+const LARGE: usize = 24 << 20;
 /// The locked memory that a process may have, where a test limits it.
 const LIMIT: u64 = 8 << 20;
 /// The bytes of an allocation and of its chunks there.
@@ -261,7 +263,6 @@ fn is_registered_in_the_background() {
 }
 
 fn is_used_while_it_is_registered() {
-    const LARGE: usize = 24 << 20;
     let builder = builder()
         .registration(Strategy::Auto)
         .m(64 << 20)
@@ -397,7 +398,8 @@ fn stops_when_the_memory_is_freed() {
     let builder = builder()
         .registration(Strategy::Auto)
         .m(64 << 20)
-        .register_chunk(4096);
+        .register_chunk(4096)
+        .register_threads(1);
     run(builder, |job| {
         let mut cut_short = 0;
         for round in 0..20 {
@@ -420,6 +422,20 @@ fn stops_when_the_memory_is_freed() {
             assert_eq!(pinned(), before, "round {round}");
         }
         assert!(cut_short > 0, "it was always registered before the end");
+        // The end of a buffer does not wait for what was asked for before.
+        let mut was_prompt = false;
+        for _ in 0..5 {
+            let memory = job.alloc::<u64>(LARGE / 8)?;
+            let first = job.register_in_background(&memory)?;
+            let exposed = job.expose(vec![0_u64; BYTES / 8])?;
+            let second = exposed.register_in_background()?;
+            drop(exposed);
+            was_prompt |= !first.is_over();
+            assert!(second.is_over());
+            first.wait()?;
+            job.free(memory)?;
+        }
+        assert!(was_prompt, "it waited for other memory");
         let memory = job.alloc::<u64>(BYTES / 8)?;
         // It is under way at the end of the job.
         drop(job.register_in_background(&memory)?);
