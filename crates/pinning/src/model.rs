@@ -127,7 +127,7 @@ fn loom_an_extent_goes_whole_or_not_at_all() {
         if removed {
             registered.deregister();
         }
-        let hit = hits.join().unwrap();
+        hits.join().unwrap();
         assert_eq!(remote.len(), if removed { 0 } else { 3 });
         if !removed {
             for (first, buckets) in [(1, 2), (2, 2), (3, 1)] {
@@ -287,5 +287,40 @@ fn loom_an_index_that_grows_leads_nobody_astray() {
             let found = remote.table().acquire(bucket).expect("nothing was lost");
             assert_eq!(found.key, bucket * 10);
         }
+    });
+}
+
+/// A monitor hears that own memory goes, and lets the program go on. The engine learns of it later.
+#[test]
+fn loom_a_hit_after_a_change_finds_nothing_of_the_old_memory() {
+    loom::model(|| {
+        let (hot, mut remote, mut local) = both_sides();
+        remote.insert(1, &extent(10, 1, 2), 0).unwrap();
+        let hot = Arc::new(hot);
+        let registered = NicKey::new(true);
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let hits = {
+            let (hot, registered, is_gone) = (hot.clone(), registered.clone(), is_gone.clone());
+            thread::spawn(move || {
+                let is_gone = is_gone.load(Ordering::Acquire);
+                let hit = put(&hot, 1, 1, 10, &registered);
+                assert!(!is_gone || hit.is_none(), "it reaches the old memory");
+                hit
+            })
+        };
+        hot.change_begins();
+        is_gone.store(true, Ordering::Release);
+        let slot = local.get(OWN).unwrap();
+        local.close(slot);
+        hot.changes_known(1);
+        let removed = local.remove(slot).is_some();
+        if removed {
+            registered.deregister();
+        }
+        let released = hits.join().unwrap();
+        // An operation that was in flight keeps the registration, and tells of its end. The engine looks again when a
+        // miss reaches it.
+        assert!(removed || released != Some(false), "nobody ends it");
+        assert!(removed || local.remove(slot).is_some());
     });
 }
