@@ -13,7 +13,7 @@ use crate::{MemoryChange, Monitor, blocks};
 /// block costs one insertion into a map when it is allocated, and one removal when it is freed.
 ///
 /// The memory of a large block must go back by this allocator alone. A program that unmaps, moves or empties parts of it
-/// itself needs the kernel's monitor, too. A forked child reports nothing.
+/// itself needs the kernel's monitor, too. A forked child reports to a monitor of its own, if it starts one.
 ///
 /// ```
 /// #[global_allocator]

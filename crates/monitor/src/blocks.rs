@@ -1,10 +1,16 @@
 //! The large blocks that the program has allocated and not freed.
 
+#![allow(unsafe_code)] // references to what is never freed
+
 use std::{
     collections::BTreeMap,
+    mem, ptr,
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        Mutex, MutexGuard, PoisonError,
+        atomic::{
+            AtomicBool, AtomicPtr,
+            Ordering::{AcqRel, Acquire, Relaxed},
+        },
     },
 };
 
@@ -15,9 +21,16 @@ pub(crate) const LEAST: usize = 64 << 10;
 
 const PAGE: usize = 4096;
 
-/// The large blocks of the allocator: each by its first address. The map's own nodes are smaller than [`LEAST`], so
-/// that they are allocated without a look at it.
-static BLOCKS: Mutex<BTreeMap<usize, LiveBlock>> = Mutex::new(BTreeMap::new());
+/// The large blocks of a process, each by its first address. The map's own nodes are smaller than [`LEAST`], so that
+/// they are allocated without a look at it.
+struct BlockTable {
+    blocks: Mutex<BTreeMap<usize, LiveBlock>>,
+    origin: CreatorProcess,
+}
+
+/// The blocks of this process, never freed. A forked child makes its own, because a thread that it lacks may hold the
+/// lock of its parent's.
+static CURRENT: AtomicPtr<BlockTable> = AtomicPtr::new(ptr::null_mut());
 
 /// True once anything was allocated.
 static IN_FORCE: AtomicBool = AtomicBool::new(false);
@@ -42,27 +55,51 @@ pub(crate) fn begin() {
     }
 }
 
-/// Returns the blocks, unless this is a forked child, where another thread of the parent may have held the lock.
-fn blocks() -> Option<MutexGuard<'static, BTreeMap<usize, LiveBlock>>> {
-    static ORIGIN: OnceLock<CreatorProcess> = OnceLock::new();
-    let is_here = ORIGIN.get_or_init(CreatorProcess::here).is_here();
-    is_here.then(|| BLOCKS.lock().unwrap_or_else(PoisonError::into_inner))
+/// Returns the blocks of this process.
+fn blocks() -> MutexGuard<'static, BTreeMap<usize, LiveBlock>> {
+    let current = CURRENT.load(Acquire);
+    // SAFETY: the pointer is null or was leaked by `begin_table`.
+    let table = unsafe { current.as_ref() }.filter(|table| table.origin.is_here());
+    let table = table.unwrap_or_else(|| begin_table(current));
+    table.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins the blocks of this process. A child takes those of its parent over, unless a thread of the parent was about
+/// to change them, or two threads of the child come here at once. Then it knows only what it allocates itself.
+#[cold]
+fn begin_table(before: *mut BlockTable) -> &'static BlockTable {
+    // SAFETY: null, or leaked by this function in the parent.
+    let parents = unsafe { before.as_ref() };
+    let inherited = parents.and_then(|table| table.blocks.try_lock().ok());
+    let blocks = inherited.map(|mut theirs| mem::take(&mut *theirs));
+    let fresh = Box::into_raw(Box::new(BlockTable {
+        blocks: Mutex::new(blocks.unwrap_or_default()),
+        origin: CreatorProcess::here(),
+    }));
+    match CURRENT.compare_exchange(before, fresh, AcqRel, Acquire) {
+        // SAFETY: the box was leaked above.
+        Ok(_) => unsafe { &*fresh },
+        Err(other) => {
+            // SAFETY: the pointer comes from the box above, and no other thread has seen it.
+            drop(unsafe { Box::from_raw(fresh) });
+            // SAFETY: another thread of this process has leaked it.
+            unsafe { &*other }
+        }
+    }
 }
 
 /// Remembers a block.
 pub(crate) fn remember(start: usize, bytes: usize) {
-    if let Some(mut blocks) = blocks() {
-        let block = LiveBlock {
-            bytes,
-            is_watched: false,
-        };
-        blocks.insert(start, block);
-    }
+    let block = LiveBlock {
+        bytes,
+        is_watched: false,
+    };
+    blocks().insert(start, block);
 }
 
 /// Forgets a block. Returns its pages if a rank watches it. Nobody begins to watch it after this.
 pub(crate) fn forget(start: usize) -> Option<(u64, u64)> {
-    let gone = blocks().and_then(|mut blocks| blocks.remove(&start))?;
+    let gone = blocks().remove(&start)?;
     gone.is_watched.then(|| pages_of(start, gone.bytes))
 }
 
@@ -79,7 +116,7 @@ pub(crate) fn watch_block(start: u64, len: u64) -> Option<(u64, u64)> {
         return None;
     }
     let last = usize::try_from(start.checked_add(len)?).ok()?;
-    let mut blocks = blocks()?;
+    let mut blocks = blocks();
     // The first page of a block may begin before it.
     let before = blocks.range_mut(..last).next_back();
     let (first, block) = before?;

@@ -82,3 +82,45 @@ fn a_forked_child_allocates_and_frees_large_blocks() {
         over.store(true, Relaxed);
     });
 }
+
+/// A process that forks before it has a monitor: both it and its child hear of blocks, older ones included.
+#[test]
+fn blocks_are_told_of_on_both_sides_of_a_fork() {
+    // The other tests of this process may have started its monitor, which a child never has.
+    const ROLE: &str = "HYDRANT_TEST_FORKS";
+    const NAME: &str = "blocks_are_told_of_on_both_sides_of_a_fork";
+    if std::env::var_os(ROLE).is_none() {
+        let own = std::env::current_exe().expect("this test");
+        let mut fresh = std::process::Command::new(own);
+        fresh.env(ROLE, "yes").args(["--exact", NAME, "--nocapture"]);
+        let ended = fresh.status().expect("it starts");
+        assert!(ended.success());
+        return;
+    }
+    let older = vec![1_u8; LEN];
+    let hears = |block: Vec<u8>| {
+        let Ok(monitor) = Monitor::of_process() else {
+            return false;
+        };
+        let begun = Arc::new(BegunChanges::default());
+        let Ok(_changes) = monitor.subscribe(Arc::<BegunChanges>::clone(&begun)) else {
+            return false;
+        };
+        let page = (block.as_ptr().addr() as u64 + 4095) & !4095;
+        let is_known = monitor.watch_block(page, 8192).is_some();
+        drop(block);
+        is_known && begun.0.load(SeqCst) == 1
+    };
+    // SAFETY: the child allocates, frees, starts a thread and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let ends = [hears(older), hears(vec![1_u8; LEN])];
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(ends != [true; 2])) };
+    }
+    let mut status = -1;
+    // SAFETY: `status` is valid for writes, and the child is our own.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(hears(older) && hears(vec![1_u8; LEN]), "the parent");
+    assert_eq!(status, 0, "the child");
+}
