@@ -160,3 +160,40 @@ fn other_memory_does_not_stay_registered() {
         Ok(())
     }));
 }
+
+/// The program empties a part of a block by itself, and with it a part of what the allocator told of.
+#[test]
+fn a_part_of_a_block_that_the_program_empties_is_heard_from_the_kernel() {
+    const PAGES: usize = 20;
+    if hydrant_monitor::Monitor::of_process().is_ok_and(|monitor| monitor.source().is_err()) {
+        eprintln!("left out: the kernel tells nothing");
+        return;
+    }
+    let kernel = builder().monitor(MonitorKind::Userfaultfd);
+    let counters = good(kernel.run_local(2, |job| {
+        let field = job.alloc::<u8>(PAGES * 4096)?;
+        let mut block = vec![0_u8; (PAGES + 1) * 4096];
+        let skipped = block.as_ptr().align_offset(4096);
+        let pages = &mut block[skipped..][..PAGES * 4096];
+        for value in 1..100 {
+            pages.fill(value);
+            for _ in 0..3 {
+                field.put(job.right(), 0, pages)?;
+            }
+            job.barrier()?;
+            let mut there = vec![0; pages.len()];
+            field.local()?.read(0, &mut there)?;
+            assert!(there.iter().all(|byte| *byte == value), "{value}");
+            job.barrier()?;
+            let part = &mut pages[4096 * usize::from(value % 10)..][..8 * 4096];
+            // SAFETY: the pages are borrowed, and are private memory: they are zero afterwards.
+            let emptied =
+                unsafe { libc::madvise(part.as_mut_ptr().cast(), part.len(), libc::MADV_DONTNEED) };
+            assert_eq!(emptied, 0);
+        }
+        Ok(job.counters())
+    }));
+    for counters in counters {
+        assert!(counters.hits > 90, "{counters}");
+    }
+}

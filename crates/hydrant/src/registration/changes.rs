@@ -116,7 +116,8 @@ impl Registration {
         let is_reported = self.begin_to_hear(range, changes.monitor());
         let watch =
             |fresh: &mut _| self.by_kernel && watched.watch(changes.monitor(), range, fresh);
-        if !is_reported && !watched.has(range) && !self.begin_to_watch(watch) {
+        // The kernel watches blocks, too, where it can: the program may empty a part of one by itself.
+        if !watched.has(range) && !self.begin_to_watch(watch) && !is_reported {
             return false;
         }
         if is_reported {

@@ -186,7 +186,8 @@ impl RegistrationSetup {
         let pages = engine.limits().geometry.pages();
         let follows = registration.follows_mapping && pages == 1;
         let monitor = changes::monitor(settings, follows)?;
-        let by_kernel = settings.monitor != crate::MonitorKind::Allocator;
+        let by_kernel = settings.monitor != crate::MonitorKind::Allocator
+            && monitor.is_some_and(|monitor| monitor.source().is_ok());
         let base = conduit
             .window(conduit.rank())
             .map(|window| window.as_ptr().addr() as u64)
