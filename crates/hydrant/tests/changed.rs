@@ -311,6 +311,58 @@ fn memory_of_each_kind_is_what_is_there_now() {
     }));
 }
 
+/// Segments of System V shared memory, of whose end the kernel tells nobody, one after the other at the same address.
+#[test]
+fn system_v_segments_are_what_is_there_now() {
+    let _alone = alone();
+    const LEN: usize = 20_480;
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    good(builder.run_local(2, |job| {
+        let field = job.alloc::<u8>(LEN)?;
+        if job.rank() == Rank(0) {
+            let mut at = std::ptr::null_mut();
+            for value in 1..6 {
+                let mut segment = SystemVSegment::new(at, LEN);
+                at = segment.0;
+                use_again(&field, segment.bytes(LEN), value)?;
+            }
+        }
+        job.barrier()
+    }));
+}
+
+/// A segment of System V shared memory, until it is dropped.
+struct SystemVSegment(*mut u8);
+
+impl SystemVSegment {
+    /// Attaches a new segment, at an address if it is not null.
+    fn new(at: *mut u8, len: usize) -> Self {
+        // SAFETY: a new segment, of which nobody else knows.
+        let id = unsafe { libc::shmget(libc::IPC_PRIVATE, len, libc::IPC_CREAT | 0o600) };
+        assert!(id >= 0, "a segment");
+        // SAFETY: without `SHM_REMAP`, no other mapping is replaced.
+        let start = unsafe { libc::shmat(id, at.cast_const().cast(), 0) };
+        // SAFETY: the segment is the test's, and goes once it is detached.
+        unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
+        assert_ne!(start.addr(), usize::MAX, "addresses");
+        Self(start.cast())
+    }
+
+    fn bytes(&mut self, len: usize) -> &mut [u8] {
+        // SAFETY: the segment has as many bytes, and is borrowed through this alone.
+        unsafe { std::slice::from_raw_parts_mut(self.0, len) }
+    }
+}
+
+impl Drop for SystemVSegment {
+    fn drop(&mut self) {
+        // SAFETY: nobody has borrowed the segment.
+        unsafe { libc::shmdt(self.0.cast()) };
+    }
+}
+
 /// Rank 1 tells its mate of new memory by a store, and the mate tells rank 2 on another host, which reached what was there
 /// before. In every other round a barrier tells all.
 #[test]

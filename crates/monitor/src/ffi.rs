@@ -82,8 +82,13 @@ pub(crate) struct MappingQuery {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) flags: u64,
-    /// The page size, the offset, the file and the lengths and addresses of its names, which nobody asks for.
-    pub(crate) other: [u64; 7],
+    /// The page size, the offset, and the number and the device of the file, which nobody asks for.
+    pub(crate) file: [u64; 4],
+    /// The room for the name; then the bytes of the name with its end, or 0 if it has none.
+    pub(crate) name_size: u32,
+    pub(crate) build_id_size: u32,
+    pub(crate) name_addr: u64,
+    pub(crate) build_id_addr: u64,
 }
 
 const _: () = assert!(size_of::<MappingQuery>() == 104);

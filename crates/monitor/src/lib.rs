@@ -18,7 +18,8 @@
 //! A [`ReportingAllocator`] tells of its blocks before they go back, without the kernel, and leaves none of these gaps.
 //!
 //! Some changes are silent: guard pages (`MADV_GUARD_INSTALL`), punched holes and truncation of a mapped
-//! file, and `remap_file_pages`.
+//! file, `remap_file_pages`, and the end of [System V shared memory](MappedRange::is_system_v) by `shmdt`, or what is
+//! attached over other memory by `SHM_REMAP`.
 //!
 //! # The thread
 //!

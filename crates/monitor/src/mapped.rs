@@ -32,7 +32,14 @@ pub struct MappedRange {
     pub end: u64,
     /// True if its pages may be written, too.
     pub is_writable: bool,
+    /// True if it is a segment of System V shared memory. The kernel tells nobody when such a segment is detached.
+    pub is_system_v: bool,
 }
+
+/// The begin of the name of a mapping of System V shared memory.
+const SYSTEM_V: &[u8] = b"/SYSV";
+/// The most bytes of a mapping's name, as the kernel limits them.
+const MOST_NAME: usize = libc::PATH_MAX as usize;
 
 /// Returns the readable mappings with bytes between two addresses, in order.
 ///
@@ -102,6 +109,9 @@ fn parse(line: &[u8]) -> Option<MappedRange> {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         is_writable: rights.get(1) == Some(&b'w'),
+        // Nothing before the name has a slash.
+        is_system_v: (line.iter().position(|byte| *byte == b'/'))
+            .is_some_and(|name| line[name..].starts_with(SYSTEM_V)),
     };
     rights.starts_with(b"r").then_some(found)
 }
@@ -161,10 +171,13 @@ impl MapsFile {
     }
 
     fn first_from(&self, addr: u64) -> Result<Option<MappedRange>, QueryRefused> {
+        let mut name = [0_u8; MOST_NAME];
         let mut query = ffi::MappingQuery {
             size: size_of::<ffi::MappingQuery>() as u64,
             query_flags: ffi::COVERING_OR_NEXT | ffi::READABLE,
             query_addr: addr,
+            name_size: MOST_NAME as u32,
+            name_addr: name.as_mut_ptr().expose_provenance() as u64,
             ..ffi::MappingQuery::default()
         };
         match control(&self.file, ffi::FIND_MAPPING, &mut query) {
@@ -172,6 +185,7 @@ impl MapsFile {
                 start: query.start,
                 end: query.end,
                 is_writable: query.flags & ffi::WRITABLE != 0,
+                is_system_v: query.name_size != 0 && name.starts_with(SYSTEM_V),
             })),
             Err(cause) if cause.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             Err(_) => Err(QueryRefused),
@@ -265,6 +279,7 @@ mod tests {
             start: page(first),
             end: page(end),
             is_writable,
+            is_system_v: false,
         };
         let all = [
             range(2, 4, true),
@@ -300,11 +315,14 @@ mod tests {
             start,
             end,
             is_writable,
+            is_system_v: false,
         };
         let line = b"7f3a1000-7f3a3000 rw-p 00000000 00:00 0                          [heap]\n";
         assert_eq!(parse(line), Some(range(0x7f3a_1000, 0x7f3a_3000, true)));
         let line = b"7f3a1000-7f3a3000 r--p 00000000 08:01 12 /lib/\xff";
         assert_eq!(parse(line), Some(range(0x7f3a_1000, 0x7f3a_3000, false)));
+        let line = b"7f3a1000-7f3a3000 rw-s 00000000 00:01 7     /SYSV00000000 (deleted)\n";
+        assert!(parse(line).is_some_and(|found| found.is_system_v));
         assert_eq!(parse(b"7f3a1000-7f3a3000 ---p 00000000 00:00 0"), None);
         assert_eq!(parse(b"nonsense"), None);
         assert_eq!(parse(b""), None);
@@ -327,6 +345,7 @@ mod tests {
                     start,
                     end,
                     is_writable: true,
+                    is_system_v: false,
                 }];
             // SAFETY: the call ends the child.
             unsafe { libc::_exit(i32::from(!is_own)) };
@@ -337,6 +356,24 @@ mod tests {
         assert_eq!(status, 0);
         assert!(!mapped_ranges(start, end).any(|found| found.is_writable));
         unmap(base, 0, 3);
+    }
+
+    #[test]
+    fn both_ways_find_segments_of_system_v() {
+        // SAFETY: a new segment, of which nobody else knows.
+        let segment = unsafe { libc::shmget(libc::IPC_PRIVATE, PAGE, libc::IPC_CREAT | 0o600) };
+        assert!(segment >= 0, "a segment");
+        // SAFETY: the kernel chooses the address.
+        let at = unsafe { libc::shmat(segment, ptr::null(), 0) };
+        // SAFETY: the segment is the test's, and goes once it is detached.
+        unsafe { libc::shmctl(segment, libc::IPC_RMID, ptr::null_mut()) };
+        let start = at.expose_provenance() as u64;
+        let end = start + PAGE as u64;
+        let is_it = |found: Vec<MappedRange>| found.len() == 1 && found[0].is_system_v;
+        assert!(is_it(mapped_ranges(start, end).collect()));
+        assert!(is_it(found(Ranges::listed(), start, end)));
+        // SAFETY: attached above, and nobody uses it.
+        assert_eq!(unsafe { libc::shmdt(at) }, 0);
     }
 
     /// Prints what a question costs: `cargo test -p hydrant-monitor --lib costs -- --ignored --nocapture`.

@@ -92,7 +92,9 @@ fn blocks_are_told_of_on_both_sides_of_a_fork() {
     if std::env::var_os(ROLE).is_none() {
         let own = std::env::current_exe().expect("this test");
         let mut fresh = std::process::Command::new(own);
-        fresh.env(ROLE, "yes").args(["--exact", NAME, "--nocapture"]);
+        fresh
+            .env(ROLE, "yes")
+            .args(["--exact", NAME, "--nocapture"]);
         let ended = fresh.status().expect("it starts");
         assert!(ended.success());
         return;

@@ -154,6 +154,7 @@ mod tests {
             start,
             end,
             is_writable,
+            is_system_v: false,
         }
     }
 

@@ -130,6 +130,9 @@ impl WatchedMemory {
             if from < self.own.0.saturating_add(self.own.1) && self.own.0 < to {
                 return false;
             }
+            if mapped.is_system_v {
+                return false;
+            }
             if covers(&ranges, (from, to - from)) {
                 continue;
             }
@@ -139,7 +142,8 @@ impl WatchedMemory {
             }
             // A part may have been unmapped before it was watched, and mapped again since. Such a part is a mapping of
             // its own, because it is not watched.
-            let is_whole = |found: MappedRange| found.start <= from && to <= found.end;
+            let is_whole =
+                |found: MappedRange| found.start <= from && to <= found.end && !found.is_system_v;
             if !mapped_ranges(from, to).next().is_some_and(is_whole) {
                 return false;
             }
