@@ -63,6 +63,9 @@ pub struct RegistrationCaps {
     /// True if a registration stays valid when its addresses are unmapped and mapped anew.
     /// Otherwise memory that may be unmapped unseen is not kept registered after its use.
     pub follows_mapping: bool,
+    /// True if memory that can only be read is registered like other memory. Otherwise a copy of its content at that
+    /// time is registered, which later changes of the content do not reach.
+    pub pins_read_only: bool,
     /// True if the NIC needs own memory registered, too. Otherwise the local key of an access may be [`Key::ANY`], and
     /// the memory is in use until the operation has ended.
     pub local: bool,

@@ -23,6 +23,10 @@ use hydrant::{
     Strategy, Symmetric,
 };
 use place::{Place, Renewal};
+use rustix::{
+    fs::{MemfdFlags, ftruncate, memfd_create},
+    mm::{MapFlags, ProtFlags, mmap},
+};
 
 /// Returns a builder whose ranks hear of changes, unless this kernel permits no monitor.
 fn builder(strategy: Strategy) -> Option<JobBuilder> {
@@ -311,6 +315,58 @@ fn memory_of_each_kind_is_what_is_there_now() {
     }));
 }
 
+/// Memory that could only be read when it was used first: it is written to later, or through another mapping, or it
+/// shares a bucket with memory that is written to.
+#[test]
+fn memory_that_could_only_be_read_is_what_is_there_now() {
+    let _alone = alone();
+    const LEN: usize = 20_480;
+    for bucket in [4096, 32 << 10] {
+        let Some(builder) = builder(Strategy::Firehose) else {
+            return;
+        };
+        good(builder.bucket(bucket).run_local(2, |job| {
+            let field = job.alloc::<u8>(LEN)?;
+            let (mut place, mut beside) = (Place::new(LEN), Place::new(LEN));
+            let shared = SharedPages::new(LEN);
+            let addresses = job.all_gather(&[place.address()])?;
+            let theirs = addresses[job.right().index()];
+            let puts = |source: &[u8], value: u8| -> Result<()> {
+                let mut back = vec![0; source.len()];
+                for _ in 0..3 {
+                    field.put(job.right(), 0, source)?;
+                    field.get(job.right(), 0, &mut back)?;
+                    assert!(back.iter().all(|byte| *byte == value), "{value}");
+                }
+                Ok(())
+            };
+            for value in 1..6 {
+                place.bytes().fill(value);
+                place.set_writable(false);
+                puts(place.bytes(), value)?;
+                job.barrier()?;
+                let mut got = vec![0; LEN];
+                for _ in 0..3 {
+                    // SAFETY: the peer does not touch its memory before the next barrier.
+                    unsafe { job.get_anywhere(job.right(), theirs, &mut got)? };
+                    assert!(got.iter().all(|byte| *byte == value), "{value}");
+                }
+                job.barrier()?;
+                place.set_writable(true);
+                shared.fill(value);
+                puts(shared.view(), value)?;
+                beside.bytes().fill(value);
+                place::set_writable(&mut beside.bytes()[8192..16_384], false);
+                puts(beside.bytes(), value)?;
+                beside.bytes()[..8192].fill(!value);
+                puts(&beside.bytes()[..8192], !value)?;
+                place::set_writable(&mut beside.bytes()[8192..16_384], true);
+            }
+            job.barrier()
+        }));
+    }
+}
+
 /// Segments of System V shared memory, of whose end the kernel tells nobody, one after the other at the same address.
 #[test]
 fn system_v_segments_are_what_is_there_now() {
@@ -360,6 +416,49 @@ impl Drop for SystemVSegment {
     fn drop(&mut self) {
         // SAFETY: nobody has borrowed the segment.
         unsafe { libc::shmdt(self.0.cast()) };
+    }
+}
+
+/// Pages that one mapping writes and another reads. They are never unmapped.
+struct SharedPages {
+    written: *mut u8,
+    read: *const u8,
+    len: usize,
+}
+
+impl SharedPages {
+    fn new(len: usize) -> Self {
+        let file = memfd_create(c"shared", MemfdFlags::CLOEXEC).expect("a file");
+        ftruncate(&file, len as u64).expect("pages");
+        let map = |rights| {
+            // SAFETY: a new mapping at an address of the kernel's choice.
+            let mapped = unsafe {
+                mmap(
+                    std::ptr::null_mut(),
+                    len,
+                    rights,
+                    MapFlags::SHARED,
+                    &file,
+                    0,
+                )
+            };
+            mapped.expect("addresses").cast::<u8>()
+        };
+        Self {
+            written: map(ProtFlags::READ | ProtFlags::WRITE),
+            read: map(ProtFlags::READ),
+            len,
+        }
+    }
+
+    fn fill(&self, value: u8) {
+        // SAFETY: the mapping has as many bytes, and no reference to the pages is kept beyond a use.
+        unsafe { self.written.write_bytes(value, self.len) };
+    }
+
+    fn view(&self) -> &[u8] {
+        // SAFETY: the mapping has as many bytes, and nothing is written as long as they are borrowed.
+        unsafe { std::slice::from_raw_parts(self.read, self.len) }
     }
 }
 

@@ -290,6 +290,7 @@ impl Published {
             max_extent: usize::MAX,
             max_bytes: usize::try_from(least).unwrap_or(usize::MAX),
             follows_mapping: false,
+            pins_read_only: true,
             local: true,
             inline: INLINE,
         };

@@ -45,6 +45,7 @@ impl MeasuredCosts {
             max_extent: MOST_BYTES,
             max_bytes,
             follows_mapping: false,
+            pins_read_only: false,
             local: true,
             inline,
         }

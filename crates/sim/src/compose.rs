@@ -115,6 +115,7 @@ fn caps(profile: &Profile, segment: usize) -> Caps {
             max_extent: max_bytes,
             max_bytes,
             follows_mapping: true,
+            pins_read_only: true,
             local: true,
             inline: 0,
         }),

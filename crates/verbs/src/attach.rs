@@ -321,6 +321,7 @@ fn registration(addresses: &[EndpointAddress], parameters: &JobParameters) -> Re
         max_extent: least(&|address| address.extent_bytes).min(1 << 40),
         max_bytes: least(&share),
         follows_mapping: false,
+        pins_read_only: true,
         local: true,
         inline: least(&|address| address.inline.into()),
     }

@@ -76,8 +76,12 @@ impl Registration {
             .ok_or(Refusal::NotMapped)?;
         let permission = if stretch.is_writable {
             Permission::ReadWrite
-        } else {
+        } else if self.pins_read_only() {
             Permission::Read
+        } else {
+            // The registered copy would not follow what another mapping, or this one after `mprotect`, writes there. So
+            // the operations are copied.
+            return Err(Refusal::Limit);
         };
         let last = geometry.bucket_of(stretch.end - 1) + 1;
         let run = Run {
@@ -89,6 +93,11 @@ impl Registration {
         (self.register_bytes(clipped, permission))
             .map(got(run, permission))
             .map_err(|cause| refusal(&cause))
+    }
+
+    fn pins_read_only(&self) -> bool {
+        let caps = self.progress.conduit().caps();
+        (caps.registration).is_some_and(|registration| registration.pins_read_only)
     }
 
     fn register_bytes(

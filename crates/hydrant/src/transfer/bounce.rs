@@ -267,6 +267,7 @@ mod tests {
             max_extent: 1 << 30,
             max_bytes: 1 << 30,
             follows_mapping: false,
+            pins_read_only: true,
             local: true,
             inline: 0,
         }

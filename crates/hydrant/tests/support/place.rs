@@ -62,6 +62,15 @@ pub(crate) fn empty(pages: &mut [u8]) {
     emptied.expect("private memory");
 }
 
+/// Makes whole pages readable alone, or writable again.
+#[allow(dead_code, reason = "each test binary uses a part")]
+pub(crate) fn set_writable(pages: &mut [u8], is_writable: bool) {
+    let mut rights = MprotectFlags::READ;
+    rights.set(MprotectFlags::WRITE, is_writable);
+    // SAFETY: the pages are borrowed, and nobody writes to them while they can only be read.
+    unsafe { mprotect(pages.as_mut_ptr().cast(), pages.len(), rights) }.expect("own pages");
+}
+
 impl Place {
     pub(crate) fn new(len: usize) -> Self {
         let len = len.next_multiple_of(4096);
@@ -86,10 +95,7 @@ impl Place {
     /// Makes the pages readable alone, or writable again.
     #[allow(dead_code, reason = "each test binary uses a part")]
     pub(crate) fn set_writable(&mut self, is_writable: bool) {
-        let mut rights = MprotectFlags::READ;
-        rights.set(MprotectFlags::WRITE, is_writable);
-        // SAFETY: an own mapping, which nobody writes to meanwhile.
-        unsafe { mprotect(self.start.cast(), self.len, rights) }.expect("an own mapping");
+        set_writable(self.bytes(), is_writable);
     }
 
     /// Returns the address of the pages.
