@@ -52,11 +52,27 @@ pub(super) fn serve(address: SocketAddr, chosen: Chosen) -> Result<(), TopError>
 }
 
 fn answer(mut client: TcpStream, chosen: &Chosen) -> io::Result<()> {
-    client.set_write_timeout(Some(PATIENCE))?;
     let request = read_request(&mut client)?;
     let text = respond(&request, chosen);
-    client.write_all(text.as_bytes())?;
-    client.flush()
+    write_response(&mut client, text.as_bytes(), PATIENCE)
+}
+
+/// Writes a response. All of it takes at most `patience`, however slowly the client reads.
+fn write_response(client: &mut TcpStream, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
+    let since = Instant::now();
+    while !bytes.is_empty() {
+        let left = patience.saturating_sub(since.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        client.set_write_timeout(Some(left))?;
+        match client.write(bytes) {
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(())
 }
 
 /// Reads the head of a request.
@@ -110,5 +126,30 @@ fn respond(request: &str, chosen: &Chosen) -> String {
     match method {
         Some("HEAD") => head,
         _ => head + &body,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_reads_little_by_little_is_hung_up_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let client = TcpStream::connect(address).expect("it listens");
+        let (mut own, _) = listener.accept().expect("a client");
+        // It would take a minute for all, and never makes a single write wait for long.
+        thread::spawn(move || {
+            let (mut client, mut part) = (client, [0; 16 << 10]);
+            while client.read(&mut part).is_ok_and(|len| len > 0) {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let since = Instant::now();
+        let patience = Duration::from_millis(500);
+        let written = write_response(&mut own, &vec![b'x'; 64 << 20], patience);
+        assert!(written.is_err());
+        assert!(since.elapsed() < 20 * patience, "{:?}", since.elapsed());
     }
 }
