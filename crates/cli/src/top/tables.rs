@@ -42,8 +42,7 @@ pub(super) fn text(look: &Look, columns: usize, peers: bool) -> String {
     if look.ranks.is_empty() {
         let _ = writeln!(text, "{}: {NOBODY}", look.host);
     }
-    let cut = |line: &str| line.chars().take(columns).collect::<String>();
-    let lines: Vec<String> = text.lines().map(cut).collect();
+    let lines: Vec<String> = text.lines().map(|line| cut(line, columns)).collect();
     lines.join("\n").trim_end().to_owned() + "\n"
 }
 
@@ -180,6 +179,12 @@ fn bytes(bytes: u64) -> String {
     units::bytes(bytes as f64)
 }
 
+/// The begin of a line. The name of a program may have any letters: a terminal could take some as commands.
+fn cut(line: &str, columns: usize) -> String {
+    let shown = |letter: char| if letter.is_control() { '?' } else { letter };
+    line.chars().take(columns).map(shown).collect()
+}
+
 /// A number in at most six letters.
 fn number(number: f64) -> String {
     match number {
@@ -193,6 +198,11 @@ fn number(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_fit_and_command_no_terminal() {
+        assert_eq!(cut("a \x1b]0;name\x07\u{9b}2J é", 14), "a ?]0;name??2J");
+    }
 
     #[test]
     fn numbers_are_short() {
