@@ -9,7 +9,7 @@ use std::{
         linux::net::SocketAddrExt,
         unix::{
             net::{SocketAddr, UnixStream},
-            process::CommandExt,
+            process::{CommandExt, ExitStatusExt},
         },
     },
     process::{Command, ExitCode},
@@ -22,7 +22,12 @@ use hydrant_testing::{
     HANG, roles,
     running::{self, Running, say, until},
 };
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::{
+    fs::{Mode, OFlags, open},
+    process::{Pid, Signal, geteuid, kill_process},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{LocalModes, tcgetattr},
+};
 use serde_json::Value;
 
 const PAGE: u64 = 4096;
@@ -46,6 +51,7 @@ fn main() -> ExitCode {
         roles::test("other_users_get_nothing", other_users),
         roles::test("a_job_that_does_not_allow_it_has_no_socket", off),
         roles::test("tables_have_the_counts_and_fit", tables),
+        roles::test("a_signal_gives_the_terminal_back", signals),
     ];
     let play = |role: &str, arguments: &[String]| match role {
         "rank" => Some(rank()),
@@ -522,4 +528,40 @@ fn tables() {
     assert_eq!(cells, expected, "{text}");
     assert!(text.contains("firehoses"), "{text}");
     assert!(text.contains("5 MiB (M 4 MiB + MAXVICTIM 1 MiB)"), "{text}");
+}
+
+/// A terminal, whose shell goes on after the command has ended by a signal.
+fn signals() {
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT] {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&keyboard)
+            .and_then(|()| unlockpt(&keyboard))
+            .expect("its other end");
+        let name = ptsname(&keyboard, Vec::new()).expect("a name");
+        let other_end = || {
+            let name = name.to_str().expect("text");
+            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+            open(name, flags, Mode::empty()).expect("the other end")
+        };
+        let terminal = other_end();
+        let reads_lines = || {
+            let modes = tcgetattr(&terminal).expect("a terminal").local_modes;
+            modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
+        };
+        assert!(reads_lines());
+        let mut top = Command::new(env!("CARGO_BIN_EXE_hydrant"));
+        top.args(["top", "--interval", "0.1"]);
+        let mut top = (top.stdin(other_end()).stdout(other_end()).spawn()).expect("it starts");
+        until(|| !reads_lines());
+        kill_process(Pid::from_child(&top), signal).expect("it is there");
+        let ended = top.wait().expect("it ends");
+        assert_eq!(ended.signal(), Some(signal.as_raw()), "{ended}");
+        assert!(reads_lines(), "{signal:?}");
+        let mut shown = [0; 64 << 10];
+        let len = rustix::io::read(&keyboard, &mut shown[..]).expect("a screen");
+        assert!(
+            shown[..len].ends_with(b"\x1b[?25h\x1b[?1049l"),
+            "the other screen is left"
+        );
+    }
 }

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use hydrant_launch::launcher::EndSignals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
@@ -20,7 +21,7 @@ const SIZE: (usize, usize) = (80, 24);
 
 /// A key of the user, or another reason to draw anew.
 pub(super) enum ScreenKey {
-    /// `q`, the interrupt key, or the end of input.
+    /// `q`, the interrupt key, the end of input, or a signal that ends the process.
     Quit,
     /// `p`: show or hide the firehoses by peer.
     Peers,
@@ -33,6 +34,8 @@ pub(super) enum ScreenKey {
 /// The terminal of standard input and output, until it is dropped.
 pub(super) struct Screen {
     before: Termios,
+    /// Dropped last: a signal that ends the process acts when the terminal is as it was before.
+    signals: EndSignals,
 }
 
 impl Screen {
@@ -41,13 +44,14 @@ impl Screen {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return None;
         }
+        let signals = EndSignals::hold().ok()?;
         let before = tcgetattr(io::stdin()).ok()?;
         let mut without_lines = before.clone();
         // The interrupt key is read as a key, so that the terminal is given back.
         let lines = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         without_lines.local_modes.remove(lines);
         tcsetattr(io::stdin(), OptionalActions::Now, &without_lines).ok()?;
-        let screen = Self { before };
+        let screen = Self { before, signals };
         write(OPEN).ok()?;
         Some(screen)
     }
@@ -71,9 +75,13 @@ impl Screen {
     /// Waits for a key.
     pub(super) fn key(&mut self, time: Duration) -> ScreenKey {
         let input = io::stdin();
-        let mut fds = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN)];
+        let mut fds = [
+            PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+        ];
         match poll(&mut fds, Timespec::try_from(time).ok().as_ref()) {
             Ok(0) => return ScreenKey::None,
+            Ok(_) if !fds[1].revents().is_empty() => return ScreenKey::Quit,
             Ok(_) => {}
             Err(_) => return ScreenKey::Resized,
         }

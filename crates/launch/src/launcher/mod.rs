@@ -57,6 +57,7 @@ pub use error::LaunchError;
 pub use event::{Ending, Event};
 pub use find::program as find_program;
 pub use hosts::{ADVICE, DEFAULT_SHELL, Host, agent};
+pub use signals::EndSignals;
 pub use spec::{Bind, MAX_RANKS, Prefix, RemoteHosts, Spec};
 
 use hosts::Agents;

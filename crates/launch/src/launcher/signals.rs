@@ -21,6 +21,9 @@ const HEARD: [Signal; 9] = [
     Signal::CONT,
 ];
 
+/// The signals that ask a process to end.
+const ENDS: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+
 /// A signal mask of a thread.
 #[derive(Clone, Copy)]
 struct Mask(libc::sigset_t);
@@ -130,6 +133,56 @@ fn is_ignored(signal: Signal) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
+/// Blocks those signals that are not ignored. Returns a descriptor that reads them, and the thread's mask before.
+fn hold(signals: &[Signal]) -> io::Result<(OwnedFd, Mask)> {
+    let held = signals.iter().copied();
+    let held = held.filter(|signal| !is_ignored(*signal));
+    let held = Mask::of(&held.collect::<Vec<_>>());
+    let before = block_all(&held)?;
+    // SAFETY: the set is initialized; -1 requests a new descriptor.
+    let fd = unsafe { libc::signalfd(-1, &held.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    if fd < 0 {
+        let error = io::Error::last_os_error();
+        before.set()?;
+        return Err(error);
+    }
+    // SAFETY: signalfd made the descriptor, and nothing else owns it.
+    Ok((unsafe { OwnedFd::from_raw_fd(fd) }, before))
+}
+
+/// The signals that ask a process to end (SIGHUP, SIGINT, SIGQUIT and SIGTERM), held back while this value lives. So
+/// the process can put in order what it has changed. They act when this is dropped, in the thread that made it.
+///
+/// The descriptor can be read once such a signal waits. Signals that were ignored are still ignored. Other threads of
+/// the process must block the signals, too.
+pub struct EndSignals {
+    fd: OwnedFd,
+    before: Mask,
+}
+
+impl EndSignals {
+    /// Begins to hold the signals back, in the calling thread and those that it starts.
+    ///
+    /// # Errors
+    /// The system's, if the process has no descriptors left.
+    pub fn hold() -> io::Result<Self> {
+        let (fd, before) = hold(&ENDS)?;
+        Ok(Self { fd, before })
+    }
+}
+
+impl AsFd for EndSignals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for EndSignals {
+    fn drop(&mut self) {
+        let _ = self.before.set();
+    }
+}
+
 /// The signals that this process reads. They are blocked while this value lives.
 pub(super) struct Signals {
     fd: OwnedFd,
@@ -142,18 +195,7 @@ impl Signals {
     /// An ignored signal, such as SIGHUP under `nohup`, is not read: a blocked signal would arrive
     /// even if it is ignored.
     pub(super) fn listen(ends: &ChildEnds) -> io::Result<Signals> {
-        let heard = HEARD.into_iter().filter(|signal| !is_ignored(*signal));
-        let heard = Mask::of(&heard.collect::<Vec<_>>());
-        let mask = block_all(&heard)?;
-        // SAFETY: the set is initialized; -1 requests a new descriptor.
-        let fd = unsafe { libc::signalfd(-1, &heard.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
-            mask.set()?;
-            return Err(error);
-        }
-        // SAFETY: signalfd made the descriptor, and nothing else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let (fd, mask) = hold(&HEARD)?;
         let ignored_ends = ends.before.sa_sigaction == libc::SIG_IGN;
         let before = Before { mask, ignored_ends };
         Ok(Signals { fd, before })
