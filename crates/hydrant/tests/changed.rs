@@ -328,7 +328,7 @@ fn memory_that_could_only_be_read_is_what_is_there_now() {
         good(builder.bucket(bucket).run_local(2, |job| {
             let field = job.alloc::<u8>(LEN)?;
             let (mut place, mut beside) = (Place::new(LEN), Place::new(LEN));
-            let shared = SharedPages::new(LEN);
+            let shared = SharedMapping::new(LEN);
             let addresses = job.all_gather(&[place.address()])?;
             let theirs = addresses[job.right().index()];
             let puts = |source: &[u8], value: u8| -> Result<()> {
@@ -420,13 +420,13 @@ impl Drop for SystemVSegment {
 }
 
 /// Pages that one mapping writes and another reads. They are never unmapped.
-struct SharedPages {
+struct SharedMapping {
     written: *mut u8,
     read: *const u8,
     len: usize,
 }
 
-impl SharedPages {
+impl SharedMapping {
     fn new(len: usize) -> Self {
         let file = memfd_create(c"shared", MemfdFlags::CLOEXEC).expect("a file");
         ftruncate(&file, len as u64).expect("pages");

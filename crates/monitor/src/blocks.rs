@@ -23,14 +23,14 @@ const PAGE: usize = 4096;
 
 /// The large blocks of a process, each by its first address. The map's own nodes are smaller than [`LEAST`], so that
 /// they are allocated without a look at it.
-struct BlockTable {
+struct ReportedBlocks {
     blocks: Mutex<BTreeMap<usize, LiveBlock>>,
     origin: CreatorProcess,
 }
 
 /// The blocks of this process, never freed. A forked child makes its own, because a thread that it lacks may hold the
 /// lock of its parent's.
-static CURRENT: AtomicPtr<BlockTable> = AtomicPtr::new(ptr::null_mut());
+static CURRENT: AtomicPtr<ReportedBlocks> = AtomicPtr::new(ptr::null_mut());
 
 /// True once anything was allocated.
 static IN_FORCE: AtomicBool = AtomicBool::new(false);
@@ -67,12 +67,12 @@ fn blocks() -> MutexGuard<'static, BTreeMap<usize, LiveBlock>> {
 /// Begins the blocks of this process. A child takes those of its parent over, unless a thread of the parent was about
 /// to change them, or two threads of the child come here at once. Then it knows only what it allocates itself.
 #[cold]
-fn begin_table(before: *mut BlockTable) -> &'static BlockTable {
+fn begin_table(before: *mut ReportedBlocks) -> &'static ReportedBlocks {
     // SAFETY: null, or leaked by this function in the parent.
     let parents = unsafe { before.as_ref() };
     let inherited = parents.and_then(|table| table.blocks.try_lock().ok());
     let blocks = inherited.map(|mut theirs| mem::take(&mut *theirs));
-    let fresh = Box::into_raw(Box::new(BlockTable {
+    let fresh = Box::into_raw(Box::new(ReportedBlocks {
         blocks: Mutex::new(blocks.unwrap_or_default()),
         origin: CreatorProcess::here(),
     }));

@@ -112,6 +112,7 @@ impl Place {
     }
 
     /// Other pages, full of one value, take the place of those that are there.
+    #[allow(dead_code, reason = "each test binary uses a part")]
     pub(crate) fn renew(&mut self, how: Renewal, value: u8) -> &mut [u8] {
         match how {
             Renewal::Over => _ = map_at(self.start, self.len, MapFlags::FIXED),
