@@ -9,7 +9,7 @@ mod pinned;
 mod place;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -22,6 +22,7 @@ use hydrant::{
     ConduitKind, Counters, InterNodeKind, Job, JobBuilder, MonitorKind, Rank, Result, Signal,
     Strategy, Symmetric,
 };
+use hydrant_conduit::{Conduit, Forward, Message, Sent};
 use place::{Place, Renewal};
 use rustix::{
     fs::{MemfdFlags, ftruncate, memfd_create},
@@ -312,6 +313,72 @@ fn memory_of_each_kind_is_what_is_there_now() {
             }
         }
         job.barrier()
+    }));
+}
+
+/// A network on which messages of one thread of a rank take long to leave.
+struct SlowThread(Box<dyn Conduit>);
+
+thread_local! {
+    static IS_SLOW: Cell<bool> = const { Cell::new(false) };
+}
+
+// SAFETY: every call is handed on to a conduit that keeps the contract.
+unsafe impl Forward for SlowThread {
+    fn inner(&self) -> &dyn Conduit {
+        &*self.0
+    }
+
+    fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, hydrant_conduit::Error> {
+        if IS_SLOW.get() {
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.0.send(peer, message)
+    }
+}
+
+/// A function changes memory and answers, while another thread sends what tells the caller of that change.
+#[test]
+fn an_answer_comes_after_the_news_that_another_thread_sends() {
+    let _alone = alone();
+    const LEN: usize = 8192;
+    const ROUNDS: u64 = 200;
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    let slow = builder.through(|inner| Box::new(SlowThread(inner)));
+    good(slow.run_local(2, |job| {
+        let changing = Mutex::new(Place::new(LEN));
+        let renew = job.function(move |_: Rank, value: u64| {
+            let mut place = changing.lock().unwrap_or_else(PoisonError::into_inner);
+            place.renew(Renewal::Over, value as u8);
+            place.address()
+        })?;
+        let field = job.alloc::<u8>(LEN)?;
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| -> Result<()> {
+            let _over = Over(&over);
+            if job.rank() == Rank(0) {
+                scope.spawn(|| {
+                    IS_SLOW.set(true);
+                    let mut own = Place::new(LEN);
+                    while !over.load(Relaxed) {
+                        field.put(Rank(1), 0, own.bytes()).expect("a peer");
+                    }
+                });
+                return job.barrier();
+            }
+            for round in 1..=ROUNDS {
+                let theirs = job.call(Rank(0), &renew, &round)?;
+                for _ in 0..2 {
+                    let mut got = [0; 64];
+                    // SAFETY: rank 0 changes the memory in the calls of this thread alone.
+                    unsafe { job.get_anywhere(Rank(0), theirs, &mut got)? };
+                    assert_eq!(got, [round as u8; 64], "round {round}");
+                }
+            }
+            job.barrier()
+        })
     }));
 }
 

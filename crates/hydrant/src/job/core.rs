@@ -76,7 +76,14 @@ impl Core {
         let memory = Arc::new(Registry::new(settings.heap, Locks::new(&progress)?));
         let buffers = Buffers::new(&transfer, &memory);
         let messages = Arc::new(Messages::new(Box::new(buffers)));
-        for kind in [kind::USER, kind::CALL, kind::FAILURE, kind::RESULT] {
+        let of_users = [
+            kind::USER,
+            kind::CALL,
+            kind::FAILURE,
+            kind::RESULT,
+            kind::LATE_REPLY,
+        ];
+        for kind in of_users {
             progress.route(kind, messages.clone());
         }
         let two_sided = TwoSided::new(&transfer, &settings);

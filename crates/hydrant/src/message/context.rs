@@ -70,8 +70,17 @@ impl HandlerContext<'_> {
     pub(super) fn send(&mut self, message: &Message<'_>) -> Result<()> {
         let port = self.port.as_mut().ok_or(Error::NoReply)?;
         // The reply may tell of memory that the handler has mapped.
-        self.progress.settle_if_needed();
-        port.reply(message)?;
+        if self.progress.settle_if_needed() {
+            // It follows the messages that tell the peer of changed memory. The port's reply could overtake them.
+            let kind = match message.kind {
+                kind::CALL => kind::RESULT,
+                _ => kind::LATE_REPLY,
+            };
+            let late = Message { kind, ..*message };
+            self.progress.send_result(self.source, &late)?;
+        } else {
+            port.reply(message)?;
+        }
         self.port = None;
         Ok(())
     }

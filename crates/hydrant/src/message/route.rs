@@ -21,6 +21,7 @@ impl Route for Messages {
         match delivery.kind {
             kind::USER | kind::CALL => {}
             kind::RESULT => return answer::received_result(self, progress, delivery),
+            kind::LATE_REPLY => return self.reply_of_user(progress, delivery),
             _ => return progress.malformed(delivery.from, "a request of unknown kind"),
         }
         // A call is handled by its function's handler, which replies with the result.
@@ -32,22 +33,26 @@ impl Route for Messages {
 
     #[inline]
     fn reply(&self, progress: &Progress, delivery: &Delivery<'_>) {
-        progress.tally.one(Count::Replies);
         match delivery.kind {
-            kind::USER => {
-                if let Some(failed) = run(self, progress, delivery, None) {
-                    // This rank handled the reply, so it keeps the failure, too.
-                    self.fail(failed_here(
-                        self,
-                        progress.rank,
-                        delivery.tag,
-                        failed.failure,
-                    ));
-                }
-            }
+            kind::USER => return self.reply_of_user(progress, delivery),
             kind::CALL => answer::received_result(self, progress, delivery),
-            kind::RESULT => progress.malformed(delivery.from, "a result as a reply"),
+            kind::RESULT | kind::LATE_REPLY => {
+                progress.malformed(delivery.from, "a result as a reply");
+            }
             _ => failure::received(self, progress, delivery),
+        }
+        progress.tally.one(Count::Replies);
+    }
+}
+
+impl Messages {
+    /// Handles the reply of a user's handler.
+    fn reply_of_user(&self, progress: &Progress, delivery: &Delivery<'_>) {
+        progress.tally.one(Count::Replies);
+        if let Some(failed) = run(self, progress, delivery, None) {
+            // This rank handled the reply, so it keeps the failure, too.
+            let failure = failed.failure;
+            self.fail(failed_here(self, progress.rank, delivery.tag, failure));
         }
     }
 }

@@ -47,6 +47,10 @@ pub(crate) trait Operations: Send + Sync {
     /// wait. A message sent before that could tell somebody of memory that peers still know as it was.
     fn settle(&self);
 
+    /// Returns whether messages about own memory that changed may wait to be sent to a rank, or be on their way in another
+    /// thread.
+    fn has_news_for(&self, rank: Rank) -> bool;
+
     /// Makes changes of own memory known without waiting.
     fn learn_changes(&self);
 

@@ -149,11 +149,12 @@ impl Progress {
         if self.has_backlog_of(Backlog::Tasks) && super::may_wait("a task").is_ok() {
             self.run_tasks();
         }
-        if self.has_backlog_of(Backlog::Onward) {
-            self.flush_onward();
-        }
         if self.has_backlog_of(Backlog::Registration) {
             self.tell_operations(|operations| operations.flush());
+        }
+        // They may have to follow messages of the registration room.
+        if self.has_backlog_of(Backlog::Onward) {
+            self.flush_onward();
         }
     }
 

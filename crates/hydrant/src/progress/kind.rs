@@ -9,6 +9,9 @@ pub(crate) const FAILURE: u8 = 2;
 /// The result of an asynchronous function. It is a request, because the call was answered long
 /// before.
 pub(crate) const RESULT: u8 = 7;
+/// A reply of a user's handler that must follow other messages. It is a request, because replies have no order with
+/// these.
+pub(crate) const LATE_REPLY: u8 = 12;
 /// A store into the scratch of a team.
 pub(crate) const STORE: u8 = 3;
 /// An atomic operation, and the old value of the word.

@@ -1,5 +1,5 @@
-//! Keeps messages that handlers and tasks send while the peer has no room. Handlers and tasks must
-//! not wait, so polls send the kept messages later.
+//! Keeps messages that handlers and tasks send while the peer has no room, or before it was told of
+//! changed memory. Handlers and tasks must not wait, so polls send the kept messages later.
 //!
 //! Ranks cannot wait for each other in a circle, because a rank handles what arrives however much
 //! it keeps here. So a peer's messages leave its rings, there is room again, and the kept messages
@@ -53,8 +53,8 @@ impl Progress {
 
     fn send_or_keep(&self, rank: Rank, message: &Message<'_>, most: usize) -> Result<()> {
         self.settle_if_needed();
-        // Messages kept for the peer go first.
-        if !self.has_onward_for(rank) {
+        // Messages kept for the peer go first, and news of changed memory, which another thread may be about to send.
+        if !self.has_onward_for(rank) && !self.follows_news(rank) {
             let sent =
                 (self.conduit.send(rank, message)).map_err(|cause| self.why_unsent(cause))?;
             if sent == Sent::Yes {
@@ -90,7 +90,10 @@ impl Progress {
         for peer in peers {
             while let Some(kept) = onward.queues.get_mut(&peer).and_then(VecDeque::pop_front) {
                 drop(onward);
-                let sent = self.conduit.send(Rank(peer), &kept.message());
+                let sent = match self.follows_news(Rank(peer)) {
+                    true => Ok(Sent::Full),
+                    false => self.conduit.send(Rank(peer), &kept.message()),
+                };
                 onward = self.onward.lock();
                 if let Ok(Sent::Full) = sent {
                     onward.queues.entry(peer).or_default().push_front(kept);

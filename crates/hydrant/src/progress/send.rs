@@ -36,13 +36,29 @@ impl Progress {
         self.lends_watched.store(true, Relaxed);
     }
 
-    /// Settles changes of own memory, before a message leaves that may tell somebody of new memory.
+    /// Settles changes of own memory, before a message leaves that may tell somebody of new memory. Returns true if peers
+    /// have not answered yet, because the caller may not wait for them. The message must then follow those to them.
     #[inline]
-    pub(crate) fn settle_if_needed(&self) {
-        if self.lends_watched.load(Relaxed) || self.hot.get().is_some_and(|hot| hot.is_unsettled())
-        {
+    pub(crate) fn settle_if_needed(&self) -> bool {
+        let is_needed = self.lends_watched.load(Relaxed) || self.is_unsettled();
+        if is_needed {
             self.settle();
         }
+        is_needed && self.is_unsettled()
+    }
+
+    /// Returns whether peers have not answered yet that they forgot own memory that changed.
+    #[inline]
+    fn is_unsettled(&self) -> bool {
+        self.hot.get().is_some_and(|hot| hot.is_unsettled())
+    }
+
+    /// Returns whether a message of a handler to a rank must not leave yet: others, which tell that rank of changed memory,
+    /// have not left.
+    #[inline]
+    pub(super) fn follows_news(&self, rank: Rank) -> bool {
+        self.is_unsettled()
+            && (self.operations()).is_some_and(|operations| operations.has_news_for(rank))
     }
 
     /// Settles changes of own memory.

@@ -226,6 +226,11 @@ impl Outbox {
         self.greedy.take().map(Rank)
     }
 
+    /// Returns whether messages wait for a peer or are being sent to it.
+    pub(super) fn has_for(&self, peer: u32) -> bool {
+        self.waiting.contains(&peer)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

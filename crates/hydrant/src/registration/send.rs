@@ -23,6 +23,14 @@ impl Registration {
         }
     }
 
+    /// Returns whether messages may wait to be sent to a peer, or be on their way in another thread.
+    #[cold]
+    pub(crate) fn has_news_for(&self, peer: Rank) -> bool {
+        // A thread that tells the engine of a change adds its messages before it unlocks the engine.
+        drop(self.engine.lock());
+        self.outbox.lock().has_for(peer.0)
+    }
+
     /// Sends the messages for which there is room. Returns whether messages wait for room now and
     /// none did before.
     fn send_waiting(&self) -> bool {

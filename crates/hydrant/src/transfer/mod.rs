@@ -140,6 +140,10 @@ impl Operations for Transfer {
         }
     }
 
+    fn has_news_for(&self, rank: Rank) -> bool {
+        (self.registration.as_ref()).is_some_and(|registration| registration.has_news_for(rank))
+    }
+
     fn learn_changes(&self) {
         if let Some(registration) = &self.registration {
             registration.learn_changes();
