@@ -183,13 +183,20 @@ impl Registration {
         })
     }
 
-    /// Returns whether a fresh registration may hold removed pages, which no operation has named since.
-    pub(super) fn may_hold_removed(&self, (start, end): (u64, u64)) -> bool {
-        if self.changes.get().is_none() || !self.lent.watched.remembers_removed() {
+    /// Returns the number of times that removed pages were named, to be asked before a registration.
+    pub(super) fn namings(&self) -> u64 {
+        self.lent.watched.namings()
+    }
+
+    /// Returns whether a fresh registration may hold removed pages: no operation has named them since, or one has named
+    /// them while the pages were registered. There were so many `namings` before.
+    pub(super) fn may_hold_removed(&self, (start, end): (u64, u64), namings: u64) -> bool {
+        let watched = &self.lent.watched;
+        if self.changes.get().is_none() || !watched.remembers_removed() {
             return false;
         }
         self.learn_changes();
-        self.lent.watched.holds_removed((start, end - start))
+        watched.holds_removed((start, end - start)) || watched.namings() != namings
     }
 
     /// Notes a use of own memory of the program. Returns whether it was used before, as far as that is remembered.

@@ -14,13 +14,14 @@ impl Registration {
     /// Registers the needed part of own memory, and the preferred part beside it as far as that is
     /// mapped.
     pub(super) fn register(&self, need: Run, preferred: Run) -> Result<RegisteredExtent, Refusal> {
+        let namings = self.namings();
         let got = self.register_mapped(need, preferred)?;
         let geometry = self.geometry;
         let (start, end) = (
             geometry.address_of(got.run.first),
             geometry.address_of(got.run.end()),
         );
-        if self.may_hold_removed((start, end)) {
+        if self.may_hold_removed((start, end), namings) {
             // SAFETY: nobody was told of the key.
             let ended = unsafe { self.progress.conduit().deregister_unused(Key(got.key)) };
             if let Err(cause) = ended {

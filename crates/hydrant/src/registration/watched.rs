@@ -40,6 +40,8 @@ pub(super) struct WatchedMemory {
     removed: RwLock<BTreeMap<u64, u64>>,
     /// True if removed pages are remembered.
     has_removed: AtomicBool,
+    /// The number of times that removed pages were named, and so are remembered no more.
+    namings: AtomicU64,
     /// The number of threads that begin to watch memory of which earlier registrations must end.
     unready: AtomicU32,
     /// True if removed pages are remembered: a bucket has several pages, or memory is registered ahead of its use. Never
@@ -47,6 +49,12 @@ pub(super) struct WatchedMemory {
     remembers: bool,
     /// Pages that an operation has used, each in the place of its hash. An entry is overwritten by another page's.
     seen: Box<[AtomicU64]>,
+}
+
+/// Returns whether some pages of a range are among others.
+fn overlaps(ranges: &BTreeMap<u64, u64>, (start, len): AddressRange) -> bool {
+    let before = ranges.range(..start.saturating_add(len)).next_back();
+    before.is_some_and(|(_, end)| *end > start)
 }
 
 /// Runs of pages that have changed, as addresses and bytes.
@@ -60,6 +68,7 @@ impl WatchedMemory {
             reported: RwLock::default(),
             removed: RwLock::default(),
             has_removed: AtomicBool::new(false),
+            namings: AtomicU64::new(0),
             unready: AtomicU32::new(0),
             remembers,
             seen: (0..SEEN).map(|_| AtomicU64::new(0)).collect(),
@@ -212,18 +221,23 @@ impl WatchedMemory {
     pub(super) fn name(&self, range: AddressRange) {
         if self.has_removed.load(SeqCst) {
             let mut removed = self.removed.write();
-            remove(&mut removed, range);
+            if overlaps(&removed, range) {
+                self.namings.fetch_add(1, SeqCst);
+                remove(&mut removed, range);
+            }
             self.has_removed.store(!removed.is_empty(), SeqCst);
         }
     }
 
+    /// Returns the number of times that removed pages were named. A registration that began before such a time may hold
+    /// the pages of before, though they are not remembered any more.
+    pub(super) fn namings(&self) -> u64 {
+        self.namings.load(SeqCst)
+    }
+
     /// Returns whether a range holds removed pages that no operation has named since.
-    pub(super) fn holds_removed(&self, (start, len): AddressRange) -> bool {
-        self.has_removed.load(SeqCst) && {
-            let removed = self.removed.read();
-            let before = removed.range(..start.saturating_add(len)).next_back();
-            before.is_some_and(|(_, end)| *end > start)
-        }
+    pub(super) fn holds_removed(&self, range: AddressRange) -> bool {
+        self.has_removed.load(SeqCst) && overlaps(&self.removed.read(), range)
     }
 
     /// Notes a use of memory. Returns whether an earlier use of it is remembered. Memory that is used once is not worth
@@ -357,8 +371,11 @@ mod tests {
         assert!(watched.holds_removed((0, 16 << 12)) && !watched.holds_removed(page(2)));
         watched.name(page(2));
         assert!(watched.holds_removed(page(3)));
+        assert_eq!(watched.namings(), 0);
         watched.name(page(3));
         assert!(!watched.holds_removed((0, 16 << 12)));
+        // A registration that is being made may hold the page of before.
+        assert_eq!(watched.namings(), 1);
         // Many ranges are joined, and none is lost.
         let numbers = (0..3 * MOST_REMOVED as u64).map(|number| 2 * number);
         numbers
