@@ -30,7 +30,7 @@ pub struct Message<'a> {
 
 impl Message<'_> {
     /// The number of kinds. The layer above may use kinds from 0 to this, exclusive.
-    pub const KINDS: u8 = 13;
+    pub const KINDS: u8 = 14;
 }
 
 /// A message that owns its parts, to be sent later.
