@@ -1,5 +1,5 @@
-//! Debian's stock kernel: fetched once, unpacked, never installed. The files that a machine needs
-//! are kept below `target/vm/kernel/VERSION`.
+//! Debian's stock kernels: fetched once, unpacked, never installed. The files that a machine needs
+//! are kept below `target/vm/kernel/VERSION`, those of sid's kernel below `target/vm/kernel-sid`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::Error;
 use super::memory_file::memory_file;
-use super::package::{self, Scratch, output};
+use super::package::{Packages, Scratch, output};
 use crate::command::target_folder;
 use crate::tool::program_path;
 
@@ -33,6 +33,34 @@ const MODULES: [&str; 14] = [
     "sch_netem",
 ];
 
+/// Modules that newer kernels lack, because the algorithm is built in.
+const OFTEN_BUILT_IN: [&str; 3] = ["crc32_generic", "crc32_pclmul", "crc32c_generic"];
+
+/// The packages that newer kernels are divided into, before their release.
+const PARTS: [&str; 3] = ["linux-base-", "linux-binary-", "linux-modules-"];
+
+/// The kernel that a machine boots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum KernelChoice {
+    /// The newest of the release that this machine has.
+    #[default]
+    Stable,
+    /// The newest of Debian's unstable distribution.
+    Sid,
+    /// One that is in a folder: `vmlinux`, and its modules in load order in `modules`.
+    Folder(PathBuf),
+}
+
+impl From<&str> for KernelChoice {
+    fn from(name: &str) -> Self {
+        match name {
+            "stable" => KernelChoice::Stable,
+            "sid" => KernelChoice::Sid,
+            folder => KernelChoice::Folder(folder.into()),
+        }
+    }
+}
+
 /// The file in a kept kernel that lists the modules it was kept with.
 const KEPT_WITH: &str = "modules.txt";
 
@@ -46,11 +74,19 @@ pub(crate) struct Kernel {
 }
 
 /// The kernel kept from an earlier run, or one fetched now.
-pub(crate) fn find_or_fetch() -> Result<Kernel, Error> {
-    let kept = target_folder().join("vm/kernel");
+pub(crate) fn find_or_fetch(choice: &KernelChoice) -> Result<Kernel, Error> {
+    let machines = target_folder().join("vm");
+    let (kept, packages) = match choice {
+        KernelChoice::Stable => (machines.join("kernel"), Packages::OfThisMachine),
+        KernelChoice::Sid => {
+            let lists = machines.join("sid");
+            (machines.join("kernel-sid"), Packages::Sid(lists))
+        }
+        KernelChoice::Folder(folder) => return Kernel::in_folder(folder),
+    };
     match newest_kept(&kept) {
         Some(kernel) => Ok(kernel),
-        None => fetch(&kept),
+        None => fetch(&kept, &packages),
     }
 }
 
@@ -71,33 +107,51 @@ impl Kernel {
         if kept_with != MODULES.join("\n") {
             return None;
         }
-        let modules = fs::read_dir(folder.join("modules")).ok()?;
-        let mut modules: Vec<_> = modules.flatten().map(|it| it.path()).collect();
+        Kernel::in_folder(folder).ok()
+    }
+
+    fn in_folder(folder: &Path) -> Result<Kernel, Error> {
+        let (image, modules) = (folder.join("vmlinux"), folder.join("modules"));
+        fs::metadata(&image).map_err(Error::file("read", &image))?;
+        let found = fs::read_dir(&modules).map_err(Error::file("read", &modules))?;
+        let mut modules: Vec<_> = found.flatten().map(|it| it.path()).collect();
         modules.sort();
-        Some(Kernel {
-            image: folder.join("vmlinux"),
-            modules,
-        })
+        Ok(Kernel { image, modules })
     }
 }
 
-fn fetch(kept: &Path) -> Result<Kernel, Error> {
+fn fetch(kept: &Path, packages: &Packages) -> Result<Kernel, Error> {
     eprintln!("vm: fetching Debian's kernel, once");
-    let name = newest_package()?;
+    let name = newest_package(packages)?;
     let scratch = Scratch::new(kept)?;
-    let version = package::fetch(&name, scratch.path())?;
+    let version = packages.fetch(&name, scratch.path())?;
     let all = scratch.path().join("all");
     let release = release(&name);
+    let compressed = match find_image(&all, release) {
+        Some(compressed) => compressed,
+        None => {
+            for part in PARTS {
+                packages.fetch(&format!("{part}{release}"), scratch.path())?;
+            }
+            let missing = || Error::Unusable(format!("{name} has no image of a kernel"));
+            find_image(&all, release).ok_or_else(missing)?
+        }
+    };
+    join_folders(&all)?;
 
     let chosen = scratch.path().join("chosen");
     let modules = chosen.join("modules");
     fs::create_dir_all(&modules).map_err(Error::file("make", &modules))?;
     for (index, file) in load_order(&all, release)?.iter().enumerate() {
         let base = file.file_name().unwrap_or_default().to_string_lossy();
+        let mut bytes = fs::read(file).map_err(Error::file("read", file))?;
+        if base.ends_with(".xz") {
+            bytes = unpack("xz", &bytes)?;
+        }
+        let base = base.trim_end_matches(".xz");
         let kept = modules.join(format!("{index:02}-{base}"));
-        fs::copy(file, kept).map_err(Error::file("copy", file))?;
+        fs::write(&kept, bytes).map_err(Error::file("write", &kept))?;
     }
-    let compressed = all.join(format!("boot/vmlinuz-{release}"));
     unpack_image(&compressed, &chosen.join("vmlinux"))?;
     let kept_with = chosen.join(KEPT_WITH);
     fs::write(&kept_with, MODULES.join("\n")).map_err(Error::file("write", &kept_with))?;
@@ -112,16 +166,36 @@ fn fetch(kept: &Path) -> Result<Kernel, Error> {
     Kernel::open(&place).ok_or_else(|| Error::Unusable(format!("no kernel in {}", place.display())))
 }
 
-fn newest_package() -> Result<String, Error> {
+/// The compressed kernel of unpacked packages. Newer ones have it beside its modules.
+fn find_image(all: &Path, release: &str) -> Option<PathBuf> {
+    let places = [
+        format!("boot/vmlinuz-{release}"),
+        format!("usr/lib/modules/{release}/vmlinuz"),
+        format!("lib/modules/{release}/vmlinuz"),
+    ];
+    let mut places = places.iter().map(|place| all.join(place));
+    places.find(|place| place.exists())
+}
+
+/// Newer packages unpack into `usr/lib`, which on a whole system is `lib`, too.
+fn join_folders(all: &Path) -> Result<(), Error> {
+    let lib = all.join("lib");
+    if lib.exists() {
+        return Ok(());
+    }
+    std::os::unix::fs::symlink("usr/lib", &lib).map_err(Error::file("make", &lib))
+}
+
+fn newest_package(packages: &Packages) -> Result<String, Error> {
     let ask = || {
-        let mut command = Command::new("apt-cache");
+        let mut command = packages.command("apt-cache");
         command.args(["depends", NEWEST]);
         output(command)
     };
     let said = match ask() {
-        Ok(said) => said,
-        Err(_) => {
-            package::update_lists()?;
+        Ok(said) if !said.is_empty() => said,
+        _ => {
+            packages.update_lists()?;
             ask()?
         }
     };
@@ -158,7 +232,10 @@ fn load_order(root: &Path, release: &str) -> Result<Vec<PathBuf>, Error> {
         let mut resolve = Command::new(program_path("modprobe"));
         resolve.args(["--show-depends", "-S", release, "-d"]);
         resolve.arg(root).arg(module);
-        let said = output(resolve)?;
+        let said = match output(resolve) {
+            Err(_) if OFTEN_BUILT_IN.contains(&module) => continue,
+            said => said?,
+        };
         for file in files_named(&String::from_utf8_lossy(&said)) {
             if !files.contains(&file) {
                 files.push(file);
@@ -180,7 +257,11 @@ fn files_named(said: &str) -> Vec<PathBuf> {
 fn unpack_image(compressed: &Path, image: &Path) -> Result<(), Error> {
     let bytes = fs::read(compressed).map_err(Error::file("read", compressed))?;
     let unpacked = match payload(&bytes) {
-        Some(payload) if payload.starts_with(b"\xfd7zXZ\0") => unxz(payload)?,
+        Some(payload) if payload.starts_with(b"\xfd7zXZ\0") => unpack("xz", payload)?,
+        // Without the program, the guest unpacks itself.
+        Some(payload) if payload.starts_with(b"\x28\xb5\x2f\xfd") => {
+            unpack("zstd", payload).unwrap_or(bytes)
+        }
         // QEMU takes a file of another compression as it is.
         _ => bytes,
     };
@@ -205,8 +286,8 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
     image.get(start..end)
 }
 
-fn unxz(packed: &[u8]) -> Result<Vec<u8>, Error> {
-    let mut command = Command::new("xz");
+fn unpack(program: &str, packed: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut command = Command::new(program_path(program));
     command
         .args(["--decompress", "--stdout"])
         .stdin(memory_file(packed)?);
@@ -225,6 +306,16 @@ mod tests {
         assert_eq!(real_package(said).unwrap(), "linux-image-7-amd64");
         assert_eq!(real_package("x\n  Depends: dpkg\n"), None);
         assert_eq!(release("linux-image-6.1.0-56-amd64"), "6.1.0-56-amd64");
+    }
+
+    #[test]
+    fn a_kernel_is_chosen_by_name_or_by_folder() {
+        assert_eq!(KernelChoice::from("stable"), KernelChoice::default());
+        assert_eq!(KernelChoice::from("sid"), KernelChoice::Sid);
+        let folder = KernelChoice::Folder("kernels/mine".into());
+        assert_eq!(KernelChoice::from("kernels/mine"), folder);
+        let missing = find_or_fetch(&"/no/such/kernel".into()).unwrap_err();
+        assert!(missing.to_string().contains("/no/such/kernel/vmlinux"));
     }
 
     #[test]

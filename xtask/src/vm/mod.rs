@@ -20,6 +20,7 @@ mod package;
 mod ssh;
 mod words;
 
+use std::convert::Infallible;
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -82,6 +83,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
     cpus: Option<u32>,
 
+    /// The kernel: stable, sid (Debian's newest), or a folder with vmlinux and modules
+    #[arg(long, value_name = "KERNEL", default_value = "stable", value_parser = clap::builder::ValueParser::new(|name: &str| Ok::<_, Infallible>(kernel::KernelChoice::from(name))))]
+    kernel: kernel::KernelChoice,
+
     /// How processors are made; by default kvm where it works, else tcg
     #[arg(long, value_enum)]
     accel: Option<Accelerator>,
@@ -139,7 +144,7 @@ fn boot(arguments: &Arguments) -> Result<u8, Error> {
     if !missing.is_empty() {
         return Err(Error::Missing { tools: missing });
     }
-    let kernel = kernel::find_or_fetch()?;
+    let kernel = kernel::find_or_fetch(&arguments.kernel)?;
     let command = guest::GuestCommand::from_here(&arguments.command, &arguments.env)?;
     let first = folder::Folder::new(arguments.folder.as_deref())?;
     let is_cluster = arguments.hosts > 1;

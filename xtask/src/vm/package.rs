@@ -1,5 +1,5 @@
 //! Debian packages that are unpacked into a folder of ours, not installed. apt fetches them from
-//! the system's own sources.
+//! the system's own sources, or from Debian's unstable distribution with lists of our own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,30 +9,78 @@ use super::Error;
 use crate::command::typed;
 use crate::setup;
 
-/// Fetches `package` and unpacks it into `all` below `folder`. Returns its version.
-pub(crate) fn fetch(package: &str, folder: &Path) -> Result<String, Error> {
-    let debs = folder.join("debs");
-    fs::create_dir_all(&debs).map_err(Error::file("make", &debs))?;
-    download(package, &debs).or_else(|_| {
-        // Old lists name versions that are gone.
-        update_lists()?;
-        download(package, &debs)
-    })?;
-    let deb = only_file(&debs)?;
-
-    let mut unpack = Command::new("dpkg-deb");
-    unpack.arg("-x").arg(&deb).arg(folder.join("all"));
-    output(unpack)?;
-    let mut ask = Command::new("dpkg-deb");
-    ask.arg("-f").arg(&deb).arg("Version");
-    let version = output(ask)?;
-    fs::remove_dir_all(&debs).map_err(Error::file("remove", &debs))?;
-    Ok(String::from_utf8_lossy(&version).trim().to_owned())
+/// The source of packages.
+pub(crate) enum Packages {
+    /// The sources that this machine has.
+    OfThisMachine,
+    /// Debian's unstable distribution. The folder keeps its lists, apart from the machine's.
+    Sid(PathBuf),
 }
 
-/// Updates the package lists, where root allows.
-pub(crate) fn update_lists() -> Result<(), Error> {
-    setup::apt_update().map_err(|error| Error::Unusable(error.to_string()))
+/// The source of sid's packages, in the format of sources.list(5).
+const SID: &str = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
+                   http://deb.debian.org/debian sid main\n";
+
+impl Packages {
+    /// Fetches `package` and unpacks it into `all` below `folder`. Returns its version.
+    pub(crate) fn fetch(&self, package: &str, folder: &Path) -> Result<String, Error> {
+        let debs = folder.join("debs");
+        fs::create_dir_all(&debs).map_err(Error::file("make", &debs))?;
+        self.download(package, &debs).or_else(|_| {
+            // Old lists name versions that are gone.
+            self.update_lists()?;
+            self.download(package, &debs)
+        })?;
+        let deb = only_file(&debs)?;
+
+        let mut unpack = Command::new("dpkg-deb");
+        unpack.arg("-x").arg(&deb).arg(folder.join("all"));
+        output(unpack)?;
+        let mut ask = Command::new("dpkg-deb");
+        ask.arg("-f").arg(&deb).arg("Version");
+        let version = output(ask)?;
+        fs::remove_dir_all(&debs).map_err(Error::file("remove", &debs))?;
+        Ok(String::from_utf8_lossy(&version).trim().to_owned())
+    }
+
+    /// Updates the package lists, where that is allowed.
+    pub(crate) fn update_lists(&self) -> Result<(), Error> {
+        let Packages::Sid(folder) = self else {
+            return setup::apt_update().map_err(|error| Error::Unusable(error.to_string()));
+        };
+        for folder in [folder.join("lists/partial"), folder.join("cache")] {
+            fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
+        }
+        let sources = folder.join("sources.list");
+        fs::write(&sources, SID).map_err(Error::file("write", &sources))?;
+        let mut update = self.command("apt-get");
+        update.arg("update");
+        output(update).map(drop)
+    }
+
+    /// A program of apt that uses the source.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        // As root, apt would switch to a user that cannot write here, and print long warnings.
+        command.args(["-o", "APT::Sandbox::User=root"]);
+        if let Packages::Sid(folder) = self {
+            let mut set = |name: &str, value: &Path| {
+                let value = value.display();
+                command.arg("-o").arg(format!("{name}={value}"));
+            };
+            set("Dir::Etc::SourceList", &folder.join("sources.list"));
+            set("Dir::Etc::SourceParts", Path::new("-"));
+            set("Dir::State::Lists", &folder.join("lists"));
+            set("Dir::Cache", &folder.join("cache"));
+        }
+        command
+    }
+
+    fn download(&self, package: &str, folder: &Path) -> Result<(), Error> {
+        let mut command = self.command("apt-get");
+        command.args(["download", package]).current_dir(folder);
+        output(command).map(drop)
+    }
 }
 
 /// Runs `command` and returns its output. On failure the error has its messages.
@@ -78,14 +126,6 @@ impl Drop for Scratch {
         // A folder left behind takes room and does no harm.
         let _ = fs::remove_dir_all(&self.path);
     }
-}
-
-fn download(package: &str, folder: &Path) -> Result<(), Error> {
-    let mut command = Command::new("apt-get");
-    // As root, apt would switch to a user that cannot write here, and print long warnings.
-    command.args(["-o", "APT::Sandbox::User=root", "download", package]);
-    command.current_dir(folder);
-    output(command).map(drop)
 }
 
 fn only_file(folder: &Path) -> Result<PathBuf, Error> {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::Error;
 use super::image::GuestFile;
-use super::package::{self, Scratch, output};
+use super::package::{Packages, Scratch, output};
 use crate::command::target_folder;
 
 /// The server, and the one library of it that not every Debian has.
@@ -77,7 +77,7 @@ fn fetch(kept: &Path) -> Result<(), Error> {
     eprintln!("vm: fetching Debian's OpenSSH server, once");
     let scratch = Scratch::new(kept)?;
     for name in PACKAGES {
-        package::fetch(name, scratch.path())?;
+        Packages::OfThisMachine.fetch(name, scratch.path())?;
     }
     let _ = fs::remove_dir_all(kept);
     let moved = fs::rename(scratch.path().join("all"), kept);
