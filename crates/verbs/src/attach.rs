@@ -25,7 +25,7 @@ use crate::{
     memlock::memlock_error,
     message::{MAX_ARGS, MAX_WINDOW},
     nic::{CompletionChannel, CompletionQueue, MemoryRegion, Nic, QueuePair, SharedQueue},
-    options, probe,
+    options, paging, probe,
     result_words::ResultWords,
     shared::VerbsShared,
     slots::{ReceiveSlots, SendSlots},
@@ -52,7 +52,11 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &VerbsOptions) -> Result<V
     let (rank, ranks) = (bootstrap.rank(), bootstrap.size());
     let ports = device::ports(&options.devices, options.gid_index).map_err(Error::Unreachable)?;
     let port = ports[rank as usize % ports.len()].clone();
-    let nic = Nic::open(port).map_err(|cause| Error::system("opening the RDMA device", cause))?;
+    let (nic, pinned_because) = paging::open(port, options.on_demand)
+        .map_err(|cause| Error::system("opening the RDMA device", cause))?;
+    if let Some(why) = pinned_because {
+        tracing::info!(port = %nic.port, why, "memory is pinned, not paged on demand");
+    }
     if u64::from(nic.limits.queue_pairs) < 2 * u64::from(ranks) {
         let (most, port) = (nic.limits.queue_pairs, &nic.port);
         tracing::warn!(%port, most, "the NIC has no queue pairs for a rank that speaks to all");
@@ -60,7 +64,8 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &VerbsOptions) -> Result<V
     let datagrams = Datagrams::new(&nic, ranks)
         .map_err(|cause| setup_error("the queue pair for datagrams", cause))?;
     // SAFETY: only peers are told the key, and users of `Key::ANY` vouch for any change of memory.
-    let everything = (nic.limits.paging).then(|| unsafe { MemoryRegion::everything(&nic) });
+    let everything =
+        (nic.limits.paging.everything).then(|| unsafe { MemoryRegion::everything(&nic) });
     let everything = everything.and_then(Result::ok);
     let channel =
         CompletionChannel::new(&nic).map_err(|cause| setup_error("a completion channel", cause))?;
@@ -95,7 +100,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &VerbsOptions) -> Result<V
     let fixed =
         pages(options.sends as usize * slot) + pages(ResultWords::MEMORY) + pages(Datagrams::BYTES);
     let per_pair = options.buffers_for_a_peer(window);
-    let registration = registration(&addresses, &parameters);
+    let registration = registration(&addresses, &parameters, nic.on_demand);
     let inline = registration.inline as u32;
     // All ranks use the least number of extents that any NIC holds.
     let extents = (addresses.iter()).map(|address| address.extents).min();
@@ -121,6 +126,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &VerbsOptions) -> Result<V
     } else {
         ACK_TIMEOUT
     };
+    let nic_on_demand = nic.on_demand;
     let longest = nic.port.max_message.max(1 << 20).into();
     let endpoint = Endpoint::new(EndpointParts {
         rank: Rank(rank),
@@ -141,6 +147,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &VerbsOptions) -> Result<V
         depth: depth as usize,
         inline,
         longest,
+        paged_rank: nic_on_demand.then_some(Rank(rank)),
     };
     let pool = SendPool::new(sends, words, limits);
     let table = ExtentTable::new(extents as usize);
@@ -179,7 +186,9 @@ fn own_address(
         everything: everything.map_or(0, |region| region.rkey),
         version: EndpointAddress::VERSION,
         pinnable: pinnable().saturating_sub(held),
-        memlock: memlock().map_or(u64::MAX, |limit| limit.saturating_sub(held)),
+        // The kernel counts pins, and memory that the NIC pages is not pinned.
+        memlock: (memlock().filter(|_| !nic.on_demand))
+            .map_or(u64::MAX, |limit| limit.saturating_sub(held)),
         extents: 0,
         extent_bytes: nic.limits.region_bytes,
         inline: 0,
@@ -290,8 +299,12 @@ fn host_ranks(addresses: &[EndpointAddress], rank: u32) -> u32 {
 }
 
 /// Returns the costs and limits of registration, the same at every rank: the least limit of any
-/// rank.
-fn registration(addresses: &[EndpointAddress], parameters: &JobParameters) -> RegistrationCaps {
+/// rank. `follows_mapping`: as far as this rank's own registrations go.
+fn registration(
+    addresses: &[EndpointAddress],
+    parameters: &JobParameters,
+    follows_mapping: bool,
+) -> RegistrationCaps {
     let share = |address: &EndpointAddress| {
         let here = addresses
             .iter()
@@ -320,7 +333,7 @@ fn registration(addresses: &[EndpointAddress], parameters: &JobParameters) -> Re
         copy_ns_per_byte: copy,
         max_extent: least(&|address| address.extent_bytes).min(1 << 40),
         max_bytes: least(&share),
-        follows_mapping: false,
+        follows_mapping,
         pins_read_only: true,
         local: true,
         inline: least(&|address| address.inline.into()),

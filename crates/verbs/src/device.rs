@@ -184,6 +184,31 @@ impl Drop for DeviceList {
     }
 }
 
+/// The memory that a device pages on demand, for writes and reads of connected queue pairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DevicePaging {
+    /// The whole address space, by one registration.
+    pub(crate) everything: bool,
+    /// Each registration that asks for it.
+    pub(crate) regions: bool,
+    /// Words of atomic operations in such registrations, too.
+    pub(crate) atomics: bool,
+}
+
+impl DevicePaging {
+    /// Interprets the capabilities of a device, and those of its connected queue pairs.
+    fn of(general: u64, connected: u32) -> Self {
+        let has = |bit: u32| general & u64::from(bit) != 0;
+        let accesses = ffi::IBV_ODP_SUPPORT_WRITE | ffi::IBV_ODP_SUPPORT_READ;
+        let regions = has(ffi::IBV_ODP_SUPPORT) && connected & accesses == accesses;
+        Self {
+            everything: regions && has(ffi::IBV_ODP_SUPPORT_IMPLICIT),
+            regions,
+            atomics: regions && connected & ffi::IBV_ODP_SUPPORT_ATOMIC != 0,
+        }
+    }
+}
+
 /// An open device.
 pub(crate) struct Opened {
     pub(crate) lib: &'static Libibverbs,
@@ -222,18 +247,16 @@ impl Opened {
         }
     }
 
-    /// Returns whether the device supports on-demand paging for writes and reads of connected queue pairs.
-    pub(crate) fn supports_paging(&self) -> bool {
+    /// Returns the memory that the device pages on demand.
+    pub(crate) fn paging(&self) -> DevicePaging {
         // SAFETY: all fields are integers and arrays of them, for which zero is valid.
         let mut attr: ffi::ibv_device_attr_ex = unsafe { mem::zeroed() };
         // SAFETY: the context is open as long as `self`.
         if unsafe { ffi::query_device_ex(self.context, &mut attr) } != 0 {
-            return false;
+            return DevicePaging::default();
         }
-        let general = u64::from(ffi::IBV_ODP_SUPPORT | ffi::IBV_ODP_SUPPORT_IMPLICIT);
-        let connected = ffi::IBV_ODP_SUPPORT_WRITE | ffi::IBV_ODP_SUPPORT_READ;
-        attr.odp_caps.general_caps & general == general
-            && attr.odp_caps.per_transport_caps.rc_odp_caps & connected == connected
+        let connected = attr.odp_caps.per_transport_caps.rc_odp_caps;
+        DevicePaging::of(attr.odp_caps.general_caps, connected)
     }
 
     fn ports(&self) -> Vec<(u8, ibv_port_attr)> {
@@ -264,7 +287,7 @@ impl Drop for Opened {
 
 #[cfg(test)]
 mod tests {
-    use super::matches_filter;
+    use super::{DevicePaging, matches_filter};
 
     #[test]
     fn a_filter_names_devices_and_ports() {
@@ -274,5 +297,23 @@ mod tests {
         assert!(!matches_filter("mlx5_0:2", "mlx5_0", 1));
         assert!(!matches_filter("mlx5", "mlx5_0", 1));
         assert!(!matches_filter("mlx5_0:x", "mlx5_0", 1));
+    }
+
+    #[test]
+    fn paging_needs_writes_and_reads() {
+        let of = |general, connected| DevicePaging::of(general, connected);
+        let none = DevicePaging::default();
+        // Soft-RoCE of Linux 7.2, and an mlx5 device, by `ibv_devinfo -v`.
+        let soft = of(1, 0b1101_1111);
+        assert_eq!(
+            (soft.everything, soft.regions, soft.atomics),
+            (false, true, true)
+        );
+        let hardware = of(3, 0b1111);
+        let found = (hardware.everything, hardware.regions, hardware.atomics);
+        assert_eq!(found, (true, true, false));
+        assert_eq!(of(0, 0b1_1111), none);
+        assert_eq!(of(3, 0b1_0111), none);
+        assert_eq!(of(3, 0b1_1011), none);
     }
 }

@@ -19,6 +19,11 @@
 //! The same code serves InfiniBand and RoCE. Peers are addressed by GID, and by LID within an
 //! InfiniBand subnet. The crate was tried on soft-RoCE only, never on a hardware NIC.
 //!
+//! Where the user asks for it and the device can, memory is registered for on-demand paging. Then nothing of it is
+//! pinned, and a registration follows the mapping. An access to memory that is not mapped breaks the connection, which
+//! is made again, and ends with [`Error::BadAddress`](hydrant_conduit::Error::BadAddress). The memory of messages stays
+//! pinned.
+//!
 //! A message is a send into a shared receive queue, of which each peer may use a bounded share.
 //! Small writes and messages are sent inline. Requests that are posted while the NIC is busy share
 //! a doorbell and a completion.
@@ -52,6 +57,7 @@ mod memlock;
 mod message;
 mod nic;
 mod options;
+mod paging;
 mod peers;
 mod probe;
 mod result_words;
@@ -66,4 +72,4 @@ pub use connection::Opcode;
 pub use device::{Port, ports};
 pub use library::SYSTEM_LIBRARY;
 pub use options::VerbsOptions;
-pub use probe::probe;
+pub use probe::{on_demand_paging, probe};

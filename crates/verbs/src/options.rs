@@ -27,6 +27,9 @@ pub struct VerbsOptions {
     /// How long a packet waits for its acknowledgement: 4.096 µs × 2 to this power. The NIC then
     /// retries, six times at most. `None` chooses by device.
     pub ack_timeout: Option<u8>,
+    /// True if memory is registered for on-demand paging, where the device can. Then a registration follows the
+    /// mapping, and pins nothing. [`on_demand_paging`](crate::on_demand_paging) tells whether the device can.
+    pub on_demand: bool,
     /// How long a peer may be silent before it is lost; `None` for ever.
     pub peer_timeout: Option<Duration>,
 }
@@ -55,6 +58,7 @@ impl Default for VerbsOptions {
             sends: 128,
             extents: 1 << 16,
             ack_timeout: None,
+            on_demand: false,
             peer_timeout: Some(Duration::from_secs(10)),
         }
     }

@@ -10,6 +10,7 @@ use crate::{
     VerbsOptions, device,
     memlock::memlock_error,
     nic::{MemoryRegion, Nic},
+    paging,
 };
 
 /// Returns the costs of registering and deregistering on the first port that a rank here would use.
@@ -18,8 +19,23 @@ use crate::{
 /// [`Error::Unreachable`] if there is no port; [`Error::System`].
 pub fn probe(options: &VerbsOptions) -> Result<[Cost; 2], Error> {
     let ports = device::ports(&options.devices, options.gid_index).map_err(Error::Unreachable)?;
-    let opened = Nic::open(ports[0].clone());
-    costs(&opened.map_err(|cause| Error::system("opening a device", cause))?)
+    let opened = paging::open(ports[0].clone(), options.on_demand);
+    let (nic, _) = opened.map_err(|cause| Error::system("opening a device", cause))?;
+    costs(&nic)
+}
+
+/// Returns the first port that a rank here would use, if it pages registered memory on demand.
+///
+/// # Errors
+/// A sentence with the reason why it does not.
+pub fn on_demand_paging(options: &VerbsOptions) -> Result<String, String> {
+    let ports = device::ports(&options.devices, options.gid_index)?;
+    let name = ports[0].name();
+    match paging::open(ports[0].clone(), true) {
+        Err(cause) => Err(format!("{name} cannot be opened: {cause}")),
+        Ok((_, Some(why))) => Err(format!("{name}: {why}")),
+        Ok((_, None)) => Ok(name),
+    }
 }
 
 /// Measures the costs of registering and deregistering.

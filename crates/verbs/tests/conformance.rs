@@ -1,6 +1,7 @@
 //! The conformance suite on a real RDMA device. Without a device its tests are ignored.
 //!
-//! It runs twice: with plenty of room, and with the smallest queues.
+//! It runs twice: with plenty of room, and with the smallest queues. Where the device pages on demand, it runs once more
+//! with memory that is not pinned.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -9,7 +10,7 @@ use hydrant_conduit::{
     conformance::{self, Fixture},
 };
 use hydrant_testing::ranks;
-use hydrant_verbs::{VerbsOptions, attach, ports};
+use hydrant_verbs::{VerbsOptions, attach, on_demand_paging, ports};
 
 struct VerbsFixture(VerbsOptions);
 
@@ -28,6 +29,10 @@ impl Fixture for VerbsFixture {
 
     fn slowness(&self) -> u32 {
         10
+    }
+
+    fn misses_own_memory(&self) -> bool {
+        self.0.on_demand
     }
 
     fn misbehave(&self, from: &dyn Conduit, to: Rank) -> bool {
@@ -53,5 +58,17 @@ fn main() -> ExitCode {
         ..plain.clone()
     };
     let fixture = |options| Box::new(VerbsFixture(options)) as Box<dyn Fixture>;
-    conformance::main(vec![("plain", fixture(plain)), ("tiny", fixture(tiny))])
+    let mut fixtures = vec![("plain", fixture(plain.clone())), ("tiny", fixture(tiny))];
+    match on_demand_paging(&plain) {
+        Ok(port) => {
+            eprintln!("{port} pages on demand");
+            let paged = VerbsOptions {
+                on_demand: true,
+                ..plain
+            };
+            fixtures.push(("paged", fixture(paged)));
+        }
+        Err(why) => eprintln!("without the part `paged`: {why}"),
+    }
+    conformance::main(fixtures)
 }

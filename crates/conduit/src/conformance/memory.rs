@@ -1,11 +1,16 @@
 //! Memory to access, and one-sided operations that keep their buffers.
 
 use std::{
-    mem,
+    mem, ptr,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use crate::{Access, Conduit, Error, Key, Local, Permission, Posted, Rank, Remote, Ticket, Window};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use crate::{
+    Access, Conduit, Error, Key, Local, Permission, Posted, Rank, Remote, Ticket, Window,
+    memory::Place,
+};
 
 use super::{log::Log, team::TeamMember};
 
@@ -142,6 +147,62 @@ impl<'a> Arena<'a> {
     /// Returns a copy of all its bytes.
     pub(super) fn bytes(&self) -> Vec<u8> {
         bytes_of(&self.window)
+    }
+}
+
+/// ChangingPages at one address, which come and go. The address stays reserved meanwhile.
+pub(super) struct ChangingPages {
+    start: *mut u8,
+    len: usize,
+}
+
+impl ChangingPages {
+    /// Maps zeroed pages.
+    pub(super) fn new(len: usize) -> Self {
+        let start = Self::map(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE);
+        Self { start, len }
+    }
+
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Puts other pages there, which are zero.
+    pub(super) fn renew(&self) {
+        Self::map(self.start, self.len, ProtFlags::READ | ProtFlags::WRITE);
+    }
+
+    /// Leaves nothing there that can be accessed.
+    pub(super) fn hide(&self) {
+        Self::map(self.start, self.len, ProtFlags::empty());
+    }
+
+    /// Returns a copy of all bytes.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        // SAFETY: nothing is stored through this place.
+        let place = unsafe { Place::new(self.start.expose_provenance() as u64, self.len as u64) };
+        assert!(place.load(&mut bytes), "the pages are not mapped");
+        bytes
+    }
+
+    fn map(at: *mut u8, len: usize, rights: ProtFlags) -> *mut u8 {
+        let over = if at.is_null() {
+            MapFlags::empty()
+        } else {
+            MapFlags::FIXED
+        };
+        // SAFETY: a mapping at an address that the kernel chooses, or over an own one, which is named by its address
+        // only.
+        let mapped = unsafe { mmap_anonymous(at.cast(), len, rights, MapFlags::PRIVATE | over) };
+        mapped.expect("memory for a test").cast()
+    }
+}
+
+impl Drop for ChangingPages {
+    fn drop(&mut self) {
+        // SAFETY: an own mapping, which is named by its address only.
+        unsafe { munmap(self.start.cast(), self.len) }.expect("an own mapping");
     }
 }
 

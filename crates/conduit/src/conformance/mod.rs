@@ -87,6 +87,12 @@ pub trait Fixture: Send + Sync {
         1
     }
 
+    /// Returns true if an access with own memory that is not mapped any more is an error. Elsewhere the caller must not
+    /// make one.
+    fn misses_own_memory(&self) -> bool {
+        false
+    }
+
     /// Makes `from` send a malformed message to `to`. Returns `false` if it cannot.
     fn misbehave(&self, from: &dyn Conduit, to: Rank) -> bool {
         let _ = (from, to);
@@ -126,6 +132,12 @@ impl ContractCheck {
     /// Restricts the check to conduits whose NIC needs registered memory.
     const fn registering(mut self) -> Self {
         self.applies = |caps| caps.registration.is_some();
+        self
+    }
+
+    /// Restricts the check to conduits whose registrations follow the mapping.
+    const fn following(mut self) -> Self {
+        self.applies = |caps| (caps.registration.as_ref()).is_some_and(|it| it.follows_mapping);
         self
     }
 

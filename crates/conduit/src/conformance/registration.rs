@@ -5,7 +5,7 @@ use crate::{Access, Error, Key, Local, Permission, Rank, Remote, Window};
 use super::{
     ContractCheck, Fixture,
     log::Log,
-    memory::{AddressKind, Arena, LentWindow, beyond, bytes_of},
+    memory::{AddressKind, Arena, ChangingPages, LentWindow, beyond, bytes_of},
     team::{TeamMember, each},
 };
 
@@ -35,6 +35,12 @@ pub(super) const CHECKS: &[ContractCheck] = &[
     )
     .registering(),
     ContractCheck::new(
+        "follows_the_mapping",
+        "an access reaches the pages that are mapped now, and is refused while none are",
+        follows,
+    )
+    .following(),
+    ContractCheck::new(
         "reads_if_told",
         "a conduit reads one-sidedly if its capabilities say so, and otherwise refuses a read",
         reads,
@@ -50,9 +56,19 @@ fn write(
     len: usize,
     key: Key,
 ) -> Result<(), Error> {
-    let addr = from.as_ptr();
+    write_from(me, log, to, (from.as_ptr(), key), len)
+}
+
+/// Writes memory that need not be mapped, under a local key, and waits for the end.
+fn write_from(
+    me: &TeamMember<'_>,
+    log: &mut Log<'_>,
+    to: Remote,
+    (addr, key): (*mut u8, Key),
+    len: usize,
+) -> Result<(), Error> {
     let access = Access::put(me.right(), to, Local { addr, key }, len);
-    // SAFETY: 1. the window is borrowed until the operation has ended.
+    // SAFETY: 1. the memory stays as it is until the operation has ended.
     // 2. The target is an extent of a test, or nothing.
     let posted = unsafe { me.conduit.post(&access)? };
     if let crate::Posted::Pending(ticket) = posted {
@@ -167,6 +183,62 @@ fn mapped(fixture: &dyn Fixture) {
                 other => panic!("{addr:p} for {permission:?}: {other:?}"),
             }
         }
+    });
+}
+
+fn follows(fixture: &dyn Fixture) {
+    const LEN: usize = 3 * 4096;
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let arena = Arena::new(me.conduit, AddressKind::Extent, LEN);
+        let to = arena.publish(me, log)[me.right().index()];
+        let pages = ChangingPages::new(LEN);
+        // SAFETY: 1. no pages of anybody else come to that address. 2. The pages are named by address only.
+        let key = unsafe { (me.conduit).register(pages.start(), LEN, Permission::ReadWrite) };
+        let key = key.expect("room for an extent");
+        let offset = pages.start().expose_provenance() as u64;
+        let theirs = me.exchange(log, Remote { key, offset })[me.right().index()];
+        for value in 1..4 {
+            me.put(log, me.right(), theirs, &[value; LEN])
+                .expect("mapped");
+            me.meet(log);
+            assert_eq!(pages.bytes(), [value; LEN], "what the peer wrote");
+            write_from(me, log, to, (pages.start(), key), LEN).expect("mapped");
+            me.meet(log);
+            assert_eq!(arena.bytes(), [value; LEN], "what the own pages have");
+            pages.renew();
+            assert_eq!(pages.bytes(), [0; LEN], "other pages");
+            me.meet(log);
+        }
+        pages.hide();
+        me.meet(log);
+        let wrote = me.put(log, me.right(), theirs, &[7; LEN]);
+        let read = (me.reads()).then(|| me.get(log, me.right(), theirs, LEN).map(drop));
+        for outcome in [Some(wrote), read].into_iter().flatten() {
+            match outcome {
+                Err(Error::BadAddress { peer, addr, .. }) => {
+                    assert_eq!((peer, addr), (me.right(), theirs.offset));
+                }
+                other => panic!("memory of a peer that is not mapped: {other:?}"),
+            }
+        }
+        if fixture.misses_own_memory() {
+            match write_from(me, log, to, (pages.start(), key), LEN) {
+                Err(Error::BadAddress { peer, addr, .. }) => {
+                    assert_eq!((peer, addr), (me.rank(), offset));
+                }
+                other => panic!("own memory that is not mapped: {other:?}"),
+            }
+        }
+        me.meet(log);
+        pages.renew();
+        me.meet(log);
+        me.put(log, me.right(), theirs, &[8; LEN])
+            .expect("mapped again");
+        me.meet(log);
+        assert_eq!(pages.bytes(), [8; LEN]);
+        me.conduit.deregister(key).expect("a key in force");
+        me.meet(log);
     });
 }
 

@@ -124,6 +124,13 @@ impl Place {
         self.len
     }
 
+    /// Returns whether the kernel faults in pages on request (Linux 5.14), so that [`pin`](Self::pin) can succeed.
+    pub fn can_pin() -> bool {
+        let at = std::ptr::without_provenance_mut::<c_void>(PAGE);
+        // SAFETY: of no bytes, the call does nothing.
+        unsafe { mm::madvise(at, 0, mm::Advice::LinuxPopulateRead) }.is_ok()
+    }
+
     /// Returns the number of the first page that the range touches, and the number of pages.
     pub fn pages(self) -> (u64, usize) {
         let page = PAGE as u64;

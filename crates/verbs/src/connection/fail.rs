@@ -48,6 +48,14 @@ impl Connection {
             ffi::IBV_WC_REM_ACCESS_ERR | ffi::IBV_WC_REM_INV_REQ_ERR | ffi::IBV_WC_REM_OP_ERR => {
                 self.handle_refusal(pool)
             }
+            // With on-demand paging, own memory may not be mapped. That is looked at before requests are posted again.
+            ffi::IBV_WC_LOC_PROT_ERR
+                if pool.limits().paged_rank.is_some() && self.unsent < UNSENT =>
+            {
+                self.unsent += 1;
+                self.mark_unclear(pool);
+                ConnectionFailure::Unclear
+            }
             // Soft-RoCE reports this when it finds no route to the peer, for example while the link
             // is down.
             ffi::IBV_WC_LOC_QP_OP_ERR if self.unsent < UNSENT => {
@@ -126,7 +134,12 @@ impl Connection {
                 }
             }
         }
+        let refused = match pool.limits().paged_rank {
+            Some(rank) => not_permitted(&again, rank, ended),
+            None => Vec::new(),
+        };
         again.append(&mut self.queue);
+        again.retain(|operation| !(refused.iter()).any(|ticket| is_part_of(operation, *ticket)));
         self.queue = again;
         self.reconnect();
     }
@@ -172,6 +185,27 @@ impl Connection {
     }
 }
 
+/// Ends the operations whose own memory is not mapped, or does not permit them. Returns their tickets. The NIC of
+/// `rank` found that out, too, but it does not always tell which request failed.
+fn not_permitted(
+    operations: &VecDeque<RdmaOperation>,
+    rank: Rank,
+    ended: &mut Vec<EndedOperation>,
+) -> Vec<Ticket> {
+    let mut refused = Vec::new();
+    for operation in operations {
+        if let RdmaOperation::Access(access, None) = operation
+            && !access.own_memory_permits()
+            && !refused.contains(&access.ticket)
+        {
+            let (peer, addr, len) = (rank, access.addr, access.len.into());
+            refused.push(access.ticket);
+            ended.push((access.ticket, Err(Error::BadAddress { peer, addr, len })));
+        }
+    }
+    refused
+}
+
 fn is_part_of(operation: &RdmaOperation, ticket: Ticket) -> bool {
     matches!(operation, RdmaOperation::Access(access, _) if access.ticket == ticket)
 }
@@ -180,5 +214,58 @@ fn describe(status: ffi::ibv_wc_status) -> &'static str {
     match status {
         ffi::IBV_WC_LOC_PROT_ERR => "local memory was not registered as it should be",
         _ => "the connection failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::{Opcode, RdmaAccess};
+
+    #[test]
+    fn an_access_whose_own_memory_is_gone_is_ended_once() {
+        static READABLE: [u8; 64] = [1; 64];
+        let mut writable = [0_u8; 64];
+        let readable = READABLE.as_ptr().expose_provenance() as u64;
+        let writable = writable.as_mut_ptr().expose_provenance() as u64;
+        let access = |ticket, opcode, addr, last| {
+            let access = RdmaAccess {
+                ticket: Ticket(ticket),
+                opcode,
+                addr,
+                len: 64,
+                last,
+                ..RdmaAccess::NOTHING
+            };
+            RdmaOperation::Access(access, None)
+        };
+        let operations = VecDeque::from([
+            access(1, Opcode::Write, readable, true),
+            access(2, Opcode::Read, readable, true),
+            // Two parts of one access.
+            access(3, Opcode::Write, 1 << 62, false),
+            access(3, Opcode::Write, (1 << 62) + 64, true),
+            access(4, Opcode::Read, writable, true),
+        ]);
+        let mut ended = Vec::new();
+        let refused = not_permitted(&operations, Rank(5), &mut ended);
+        assert_eq!(refused, [Ticket(2), Ticket(3)]);
+        let errors: Vec<_> = ended
+            .into_iter()
+            .map(|(ticket, outcome)| (ticket, outcome.unwrap_err()))
+            .collect();
+        let bad = |addr| Error::BadAddress {
+            peer: Rank(5),
+            addr,
+            len: 64,
+        };
+        assert_eq!(
+            format!("{errors:?}"),
+            format!(
+                "{:?}",
+                [(Ticket(2), bad(readable)), (Ticket(3), bad(1 << 62))]
+            )
+        );
+        assert!(is_part_of(&operations[3], Ticket(3)));
     }
 }

@@ -1,6 +1,6 @@
 //! Operations on a peer, and the work request for each.
 
-use hydrant_conduit::Ticket;
+use hydrant_conduit::{Permission, Ticket, memory::Place};
 
 use super::{EndedOperation, SendPool};
 use crate::{
@@ -194,6 +194,17 @@ impl RdmaAccess {
             len: 0,
         },
     };
+
+    /// Returns whether the own memory is mapped, and permits the access.
+    #[allow(unsafe_code)] // names memory by its address
+    pub(super) fn own_memory_permits(&self) -> bool {
+        // SAFETY: nothing is stored through this place.
+        let memory = unsafe { Place::new(self.addr, self.len.into()) };
+        memory.pin(match self.opcode {
+            Opcode::Write => Permission::Read,
+            Opcode::Read => Permission::ReadWrite,
+        })
+    }
 
     #[inline(always)]
     pub(super) fn request(&self, id: u64, pair: &QueuePair) -> WorkRequest {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use hydrant_conduit::Rank;
+
 use crate::{inline_copies::InlineCopies, result_words::ResultWords, slots::SendSlots};
 
 /// The resources that the connections of a rank share: slots of messages, result words, inline
@@ -26,6 +28,8 @@ pub(crate) struct SendLimits {
     pub(crate) inline: u32,
     /// Most bytes of a work request.
     pub(crate) longest: u64,
+    /// The own rank, if the NIC pages its memory on demand. Then memory that is registered may not be mapped.
+    pub(crate) paged_rank: Option<Rank>,
 }
 
 impl SendPool {

@@ -313,6 +313,8 @@ fn explain(peer: Rank, access: &RdmaAccess, answer: &Datagram) -> Error {
         READABLE if answer.key == key && access.opcode == Opcode::Write => {
             Error::BadAddress { peer, addr, len }
         }
+        // The extent permits the access, so the NIC did not find the memory that it paged on demand.
+        READABLE | WRITABLE if answer.key == key => Error::BadAddress { peer, addr, len },
         _ => Error::Revoked { peer, key },
     }
 }
@@ -376,6 +378,13 @@ mod tests {
             why(&access(7, outside, Opcode::Read), answer(WRITABLE, 7)),
             Error::OutOfExtent { offset: 0x10fc, .. }
         ));
+        // An extent that is paged on demand may have unmapped memory.
+        for about in [READABLE, WRITABLE] {
+            assert!(matches!(
+                why(&access(7, inside, Opcode::Read), answer(about, 7)),
+                Error::BadAddress { len: 8, .. }
+            ));
+        }
         // With on-demand paging no memory is revoked; it is just not mapped.
         assert!(matches!(
             why(

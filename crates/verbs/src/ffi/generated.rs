@@ -184,6 +184,7 @@ const _: () = {
 };
 pub const IBV_ODP_SUPPORT_WRITE: ibv_odp_transport_cap_bits = 4;
 pub const IBV_ODP_SUPPORT_READ: ibv_odp_transport_cap_bits = 8;
+pub const IBV_ODP_SUPPORT_ATOMIC: ibv_odp_transport_cap_bits = 16;
 pub type ibv_odp_transport_cap_bits = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -11,7 +11,7 @@ mod shared;
 
 use std::{io, sync::Arc};
 
-use hydrant_conduit::Atomicity;
+use hydrant_conduit::{Atomicity, memory::Place};
 
 pub(crate) use address_handle::AddressHandle;
 pub(crate) use completion::{CompletionChannel, CompletionQueue, blank};
@@ -20,7 +20,7 @@ pub(crate) use region::{MemoryRegion, NicBuffer};
 pub(crate) use shared::SharedQueue;
 
 use crate::{
-    device::{Opened, Port},
+    device::{DevicePaging, Opened, Port},
     ffi::{Libibverbs, ibv_pd},
 };
 
@@ -32,6 +32,8 @@ pub(crate) struct Nic {
     pub(crate) port: Port,
     /// The limits of the device.
     pub(crate) limits: DeviceLimits,
+    /// True if the memory of the program is registered for on-demand paging. Then nothing of it is pinned.
+    pub(crate) on_demand: bool,
     /// The last field, because the domain is destroyed before the device is closed.
     opened: Opened,
 }
@@ -62,13 +64,28 @@ pub(crate) struct DeviceLimits {
     pub(crate) reads_answered: u8,
     /// The atomicity of the device's atomic operations, if it has any.
     pub(crate) atomics: Option<Atomicity>,
-    /// True if the device supports on-demand paging.
-    pub(crate) paging: bool,
+    /// The memory that the device pages on demand.
+    pub(crate) paging: DevicePaging,
     /// True if the device is made by software. Such a device drops packets under load.
     pub(crate) software: bool,
 }
 
+impl DeviceLimits {
+    /// Returns the reason why memory cannot be registered for on-demand paging, if there is one.
+    pub(crate) fn no_paging(&self) -> Option<&'static str> {
+        if !self.paging.regions {
+            return Some("the device has no on-demand paging");
+        }
+        if self.atomics.is_some() && !self.paging.atomics {
+            return Some("the on-demand paging of the device excludes its atomic operations");
+        }
+        // Registration itself does not look at the memory then.
+        (!Place::can_pin()).then_some("the kernel does not fault in pages on request (Linux 5.14)")
+    }
+}
+
 impl Nic {
+    /// Opens the device of a port.
     pub(crate) fn open(port: Port) -> io::Result<Arc<Self>> {
         let opened = Opened::named(&port.device)?;
         let attr = opened.attributes()?;
@@ -84,7 +101,7 @@ impl Nic {
             reads_asked: few(attr.max_qp_init_rd_atom),
             reads_answered: few(attr.max_qp_rd_atom),
             atomics: port.atomics,
-            paging: opened.supports_paging(),
+            paging: opened.paging(),
             software: is_software(&port.device),
         };
         // SAFETY: the context is open.
@@ -95,6 +112,7 @@ impl Nic {
         Ok(Arc::new(Self {
             domain,
             port,
+            on_demand: false,
             limits,
             opened,
         }))

@@ -4,7 +4,10 @@
 
 use std::{ffi::c_void, io, ptr::NonNull, sync::Arc};
 
-use hydrant_conduit::{Permission, memory::PAGE};
+use hydrant_conduit::{
+    Permission,
+    memory::{PAGE, Place},
+};
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 use super::Nic;
@@ -24,7 +27,10 @@ unsafe impl Send for MemoryRegion {}
 unsafe impl Sync for MemoryRegion {}
 
 impl MemoryRegion {
-    /// Registers memory. Returns an error if the memory is not mapped.
+    /// Registers memory. Returns an error if the memory is not mapped, or does not permit the accesses.
+    ///
+    /// With on-demand paging nothing is pinned, and the region follows the mapping. The NIC would accept any addresses
+    /// then. So the pages are faulted in first, as pinning does.
     ///
     /// # Safety
     /// 1. and 2. as [`Conduit::register`](hydrant_conduit::Conduit::register), until the region is
@@ -49,8 +55,17 @@ impl MemoryRegion {
                     | atomic
             }
         };
+        let mut paged = 0;
+        if nic.on_demand {
+            // SAFETY: nothing is stored through this place.
+            let memory = unsafe { Place::new(addr.expose_provenance() as u64, len as u64) };
+            if !memory.pin(permission) {
+                return Err(io::Error::from_raw_os_error(libc::EFAULT));
+            }
+            paged = ffi::IBV_ACCESS_ON_DEMAND;
+        }
         // SAFETY: 1. and 2. The caller's conditions 1 and 2.
-        unsafe { Self::with(nic, addr, len, flags) }
+        unsafe { Self::with(nic, addr, len, flags | paged) }
     }
 
     /// Registers the whole address space. The NIC brings pages in on demand.
@@ -116,6 +131,15 @@ impl NicBuffer {
     /// Maps `len` zeroed bytes that peers which know the key read and write.
     pub(crate) fn open_to_peers(nic: &Arc<Nic>, len: usize) -> io::Result<Self> {
         let flags = ffi::IBV_ACCESS_LOCAL_WRITE
+            | ffi::IBV_ACCESS_REMOTE_READ
+            | ffi::IBV_ACCESS_REMOTE_WRITE;
+        Self::with(nic, len, flags)
+    }
+
+    /// Maps `len` zeroed bytes as for peers, which the NIC pages on demand.
+    pub(crate) fn paged(nic: &Arc<Nic>, len: usize) -> io::Result<Self> {
+        let flags = ffi::IBV_ACCESS_ON_DEMAND
+            | ffi::IBV_ACCESS_LOCAL_WRITE
             | ffi::IBV_ACCESS_REMOTE_READ
             | ffi::IBV_ACCESS_REMOTE_WRITE;
         Self::with(nic, len, flags)
