@@ -31,7 +31,7 @@ pub(crate) const TOOLS: &[Tool] = &[
 ];
 
 /// The tests that run, with the machines they need: one line each.
-const SUITES: [VerbsSuite; 10] = [
+const SUITES: [VerbsSuite; 11] = [
     VerbsSuite {
         hosts: 1,
         package: "hydrant-smp",
@@ -80,6 +80,13 @@ const SUITES: [VerbsSuite; 10] = [
         target: "joined",
         short: Some("over_rdma"),
         long: "over_rdma",
+    },
+    VerbsSuite {
+        hosts: 1,
+        package: "hydrant",
+        target: "paged",
+        short: Some("gone"),
+        long: "",
     },
     VerbsSuite {
         hosts: 1,

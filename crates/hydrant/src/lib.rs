@@ -131,6 +131,8 @@ pub use rma::{
     Accumulate, AnywhereLoan, Context, GetHandle, IoVector, Level, Operation, PutHandle,
     RawOperation, Scope, Section, Signal, Stride, WhenAll, WhenAny, when_all, when_any,
 };
+#[cfg(feature = "verbs")]
+pub use settings::PagingKind;
 pub use settings::{
     AtomicsKind, ConduitKind, InterNodeKind, MessageProtocol, MonitorKind, Settings,
 };

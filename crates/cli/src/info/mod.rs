@@ -190,6 +190,7 @@ fn verbs() -> Fact {
         Err(why) => return verbs(format!("absent: {why}")),
     };
     let options = hydrant_verbs::VerbsOptions {
+        on_demand: hydrant::settings::memory_paging(&settings).is_ok(),
         devices: settings.verbs_device,
         gid_index: settings.verbs_gid,
         ..hydrant_verbs::VerbsOptions::default()
@@ -222,14 +223,19 @@ fn ofi() -> Fact {
 
 /// The means to hear of changes of memory, or the reason why there are none.
 fn memory_changes() -> Fact {
-    let value = match hydrant::settings::memory_monitor(&Settings::of_env()) {
+    let settings = Settings::of_env();
+    let heard = match hydrant::settings::memory_monitor(&settings) {
         Ok(how) => how,
         Err(why) => format!("not heard: {why}"),
+    };
+    let value = match hydrant::settings::memory_paging(&settings) {
+        Ok(port) => format!("followed by {port}, which pages on demand; elsewhere {heard}"),
+        Err(why) => format!("{heard}; no on-demand paging: {why}"),
     };
     fact(
         "memory changes",
         value,
-        "if heard, memory of the program stays registered after its use",
+        "if heard or followed, memory of the program stays registered after its use",
     )
 }
 

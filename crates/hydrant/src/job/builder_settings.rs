@@ -6,6 +6,8 @@ use hydrant_launch::BootstrapKind;
 use hydrant_smp::Foreign;
 
 use super::JobBuilder;
+#[cfg(feature = "verbs")]
+use crate::PagingKind;
 use crate::{
     AtomicsKind, ConduitKind, InterNodeKind, MessageProtocol, MonitorKind, Strategy,
     settings::each_setting,

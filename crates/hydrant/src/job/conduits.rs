@@ -5,6 +5,8 @@ use hydrant_conduit::{Conduit, Error as ConduitError};
 use hydrant_launch::Bootstrap;
 
 use super::JobBuilder;
+#[cfg(feature = "verbs")]
+use crate::settings::PagingChoice;
 use crate::{Error, Result, segment::SYSTEM, settings::built_without};
 
 /// Attaches the ranks of `bootstrap`, all of one host, by shared memory.
@@ -32,8 +34,23 @@ pub(super) fn verbs(
     bootstrap: &mut dyn Bootstrap,
     segment: usize,
 ) -> Result<Box<dyn Conduit>> {
-    let options = verbs_options(builder, segment);
-    Ok(Box::new(hydrant_verbs::attach(bootstrap, &options)?))
+    let choice = crate::settings::paging_choice(&builder.settings);
+    let options = hydrant_verbs::VerbsOptions {
+        on_demand: !matches!(choice, PagingChoice::Never(_)),
+        ..verbs_options(builder, segment)
+    };
+    let verbs = hydrant_verbs::attach(bootstrap, &options)?;
+    let pages = (verbs.caps().registration).is_some_and(|caps| caps.follows_mapping);
+    if choice == PagingChoice::Required && !pages {
+        let why = hydrant_verbs::on_demand_paging(&options).err();
+        let why = why.unwrap_or_else(|| format!("{} has no on-demand paging", verbs.port()));
+        return Err(Error::Setting {
+            name: "HYDRANT_ODP",
+            value: builder.settings.odp.to_string(),
+            expected: format!("`auto` or `off`: {why}"),
+        });
+    }
+    Ok(Box::new(verbs))
 }
 
 /// Attaches the ranks of `bootstrap` by libfabric, with segments of `segment` bytes.

@@ -15,6 +15,8 @@ mod forms;
 pub(crate) mod log_filter;
 mod messages;
 mod monitor;
+#[cfg(feature = "verbs")]
+mod odp;
 mod size;
 mod table;
 
@@ -32,6 +34,10 @@ pub use conduit::{ConduitKind, InterNodeKind};
 pub use foresight::{ForesightPolicy, IdleCores};
 pub use messages::MessageProtocol;
 pub use monitor::MonitorKind;
+#[cfg(feature = "verbs")]
+pub(crate) use odp::PagingChoice;
+#[cfg(feature = "verbs")]
+pub use odp::PagingKind;
 pub use size::{format_bytes, parse_bytes};
 pub use table::Settings;
 pub(crate) use table::{each_setting, parse_settings};
@@ -80,6 +86,31 @@ pub fn memory_monitor(settings: &Settings) -> Result<String, String> {
         false => "not of files and initialised statics",
     };
     Ok(format!("heard by {source}, {files}"))
+}
+
+/// Returns the decision about on-demand paging, before a device is looked at.
+#[cfg(feature = "verbs")]
+pub(crate) fn paging_choice(settings: &Settings) -> PagingChoice {
+    settings.odp.choose(settings.monitor, || {
+        let monitor = hydrant_monitor::Monitor::of_process();
+        monitor.is_ok_and(|monitor| monitor.source().is_ok())
+    })
+}
+
+/// Returns the port of an RDMA device that pages registered memory on demand in a job, for display.
+///
+/// # Errors
+/// A sentence with the reason why memory is pinned instead.
+#[cfg(feature = "verbs")]
+pub fn memory_paging(settings: &Settings) -> Result<String, String> {
+    if let PagingChoice::Never(why) = paging_choice(settings) {
+        return Err(why.to_owned());
+    }
+    hydrant_verbs::on_demand_paging(&hydrant_verbs::VerbsOptions {
+        devices: settings.verbs_device.clone(),
+        gid_index: settings.verbs_gid,
+        ..hydrant_verbs::VerbsOptions::default()
+    })
 }
 
 /// The origin of a value.
@@ -294,6 +325,7 @@ mod tests {
             ("HYDRANT_INTER_NODE", "tcp"),
             ("HYDRANT_PRETEND_HOSTS", "0"),
             ("HYDRANT_ATOMICS", "both"),
+            ("HYDRANT_ODP", "maybe"),
             ("HYDRANT_SIM_RANKS", "0"),
             ("HYDRANT_SIM_SEED", "-1"),
             ("HYDRANT_HEAP", "lots"),

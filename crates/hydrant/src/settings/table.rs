@@ -16,6 +16,8 @@ use hydrant_launch::{BootstrapKind, launcher::DEFAULT_SHELL};
 use hydrant_pinning::Strategy;
 use hydrant_smp::Foreign;
 
+#[cfg(feature = "verbs")]
+use super::PagingKind;
 #[cfg(feature = "foresight")]
 use super::foresight::{ForesightPolicy, IdleCores, IdleCoresForm};
 #[cfg(feature = "log")]
@@ -235,6 +237,13 @@ macro_rules! each_setting {
         "the most requests of a rank that a peer has not handled yet; the peer has twice as many receive buffers ready";
         feature "verbs";
         builder requests: u32 => requests;
+
+    /// A registration follows the mapping then, so no monitor is needed. Nothing of the program's memory is pinned.
+    "HYDRANT_ODP" odp: PagingKind = PagingKind::Auto;
+        OneOf(&PagingKind::ALL);
+        "whether RDMA devices page registered memory on demand, instead of pinning it; `auto` is `on` where the device can and the kernel does not tell of changes of memory";
+        feature "verbs";
+        builder kind: PagingKind => kind;
 
     "HYDRANT_VERBS_ACK_TIMEOUT" verbs_ack_timeout: Option<u8> = None;
         OrAuto(Quantity("exponent", 1..=31));
