@@ -89,9 +89,7 @@ impl Job {
         let core = self.active()?;
         let progress = &core.progress;
         core.messages.calls().finish_one_way(progress)?;
-        progress.wait_all_handled()?;
-        // Replies were sent before their requests counted as handled.
-        progress.drain();
+        core.messages.wait_until_replied(progress)?;
         self.core().messages.failure().map_or(Ok(()), Err)
     }
 

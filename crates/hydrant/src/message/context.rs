@@ -78,6 +78,14 @@ impl HandlerContext<'_> {
             };
             let late = Message { kind, ..*message };
             self.progress.send_result(self.source, &late)?;
+            if kind == kind::LATE_REPLY {
+                // It announces the other.
+                port.reply(&Message {
+                    args: &[],
+                    payload: &[],
+                    ..late
+                })?;
+            }
         } else {
             port.reply(message)?;
         }

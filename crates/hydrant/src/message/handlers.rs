@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::{
     Calls, HandlerContext, HandlerName,
     large::{BoxedFuture, Large, LoanGuard, Rendezvous},
+    late::LateReplies,
 };
 use crate::{Error, Rank, Result, progress::Progress};
 
@@ -32,6 +33,8 @@ pub(crate) struct Messages {
     large: Arc<Large>,
     /// Failures of plain requests, until [`Job::am_quiet`](crate::Job::am_quiet) takes them.
     failures: Mutex<VecDeque<Error>>,
+    /// Replies that follow other messages.
+    late: LateReplies,
 }
 
 impl Messages {
@@ -42,6 +45,7 @@ impl Messages {
             calls: Arc::default(),
             large: Arc::new(Large::new(rendezvous)),
             failures: Mutex::default(),
+            late: LateReplies::default(),
         }
     }
 
@@ -53,6 +57,22 @@ impl Messages {
     /// Returns the arguments and results that exceed a message.
     pub(super) fn large(&self) -> &Arc<Large> {
         &self.large
+    }
+
+    /// Returns the replies that follow other messages.
+    pub(super) fn late(&self) -> &LateReplies {
+        &self.late
+    }
+
+    /// Waits until every request that this rank has sent so far was handled, and its reply, too.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`].
+    pub(crate) fn wait_until_replied(&self, progress: &Progress) -> Result<()> {
+        progress.wait_all_handled()?;
+        // Replies and announcements of late ones were sent before their requests counted as handled.
+        progress.drain();
+        self.late.wait(progress)
     }
 
     /// Lends the argument of a call.

@@ -33,6 +33,7 @@ mod handle;
 mod handler;
 mod handlers;
 mod large;
+mod late;
 pub(crate) mod request;
 mod route;
 pub(crate) mod serve;

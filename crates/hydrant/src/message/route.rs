@@ -7,7 +7,7 @@ use std::{
 
 use hydrant_conduit::{Delivery, ReplyPort};
 
-use super::{HandlerContext, Messages, answer, failure, failure::HandlerFailure};
+use super::{HandlerContext, Messages, answer, failure, failure::HandlerFailure, late::ReplyTurn};
 use crate::{
     Rank,
     counters::Count,
@@ -21,7 +21,10 @@ impl Route for Messages {
         match delivery.kind {
             kind::USER | kind::CALL => {}
             kind::RESULT => return answer::received_result(self, progress, delivery),
-            kind::LATE_REPLY => return self.reply_of_user(progress, delivery),
+            kind::LATE_REPLY => {
+                let turn = self.late().has_come(delivery);
+                return self.reply_in_turn(progress, delivery, turn);
+            }
             _ => return progress.malformed(delivery.from, "a request of unknown kind"),
         }
         // A call is handled by its function's handler, which replies with the result.
@@ -34,10 +37,17 @@ impl Route for Messages {
     #[inline]
     fn reply(&self, progress: &Progress, delivery: &Delivery<'_>) {
         match delivery.kind {
-            kind::USER => return self.reply_of_user(progress, delivery),
+            kind::USER => match self.late().precede(delivery) {
+                ReplyTurn::Now => return self.reply_of_user(progress, delivery),
+                turn => return self.reply_in_turn(progress, delivery, turn),
+            },
             kind::CALL => answer::received_result(self, progress, delivery),
-            kind::RESULT | kind::LATE_REPLY => {
-                progress.malformed(delivery.from, "a result as a reply");
+            kind::RESULT => progress.malformed(delivery.from, "a result as a reply"),
+            kind::LATE_REPLY => {
+                if let Some(come) = self.late().announced(delivery.from) {
+                    self.reply_of_user(progress, &come.delivery(delivery.from));
+                }
+                return;
             }
             _ => failure::received(self, progress, delivery),
         }
@@ -46,6 +56,23 @@ impl Route for Messages {
 }
 
 impl Messages {
+    /// Handles a late reply and those that waited for it, or one that waits, by its turn.
+    #[cold]
+    fn reply_in_turn(&self, progress: &Progress, delivery: &Delivery<'_>, turn: ReplyTurn) {
+        match turn {
+            ReplyTurn::Now => {
+                self.reply_of_user(progress, delivery);
+                while let Some(waited) = self.late().next(delivery.from) {
+                    self.reply_of_user(progress, &waited.delivery(delivery.from));
+                }
+            }
+            ReplyTurn::Later => {}
+            ReplyTurn::TooMany => {
+                progress.malformed(delivery.from, "it announces replies that do not come");
+            }
+        }
+    }
+
     /// Handles the reply of a user's handler.
     fn reply_of_user(&self, progress: &Progress, delivery: &Delivery<'_>) {
         progress.tally.one(Count::Replies);

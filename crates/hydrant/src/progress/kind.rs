@@ -10,7 +10,7 @@ pub(crate) const FAILURE: u8 = 2;
 /// before.
 pub(crate) const RESULT: u8 = 7;
 /// A reply of a user's handler that must follow other messages. It is a request, because replies have no order with
-/// these.
+/// these. A reply of this kind announces it.
 pub(crate) const LATE_REPLY: u8 = 12;
 /// A store into the scratch of a team.
 pub(crate) const STORE: u8 = 3;
