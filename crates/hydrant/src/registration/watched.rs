@@ -135,8 +135,8 @@ impl WatchedMemory {
         // The lock is held, so that a change of this memory is applied to the ranges after they were added.
         let mut ranges = self.ranges.write();
         for mapped in mapped_ranges(start, end) {
-            let (from, to) = (mapped.start, mapped.end);
-            if from < self.own.0.saturating_add(self.own.1) && self.own.0 < to {
+            let (from, to) = self.without_own((mapped.start, mapped.end), start);
+            if from >= to {
                 return false;
             }
             if mapped.is_system_v {
@@ -160,6 +160,16 @@ impl WatchedMemory {
             add(&mut ranges, from, to);
         }
         covers(&ranges, range)
+    }
+
+    /// Returns the part of a mapping on one side of Hydrant's own memory, where `at` lies. The kernel joins neighbouring
+    /// mappings of the same kind.
+    fn without_own(&self, (from, to): (u64, u64), at: u64) -> (u64, u64) {
+        let own = (self.own.0, self.own.0.saturating_add(self.own.1));
+        match at < own.0 {
+            true => (from, to.min(own.0)),
+            false => (from.max(own.1), to),
+        }
     }
 
     /// Applies a change. Returns the memory that is no longer what it was.
@@ -391,6 +401,32 @@ mod tests {
         let alone = WatchedMemory::new((0, 0), false);
         alone.apply(&removed(3));
         assert!(!alone.holds_removed(page(3)));
+    }
+
+    #[test]
+    fn mappings_end_at_the_own_memory() {
+        let watched = WatchedMemory::new((0x5000, 0x2000), true);
+        assert_eq!(
+            watched.without_own((0x1000, 0x3000), 0x1000),
+            (0x1000, 0x3000)
+        );
+        assert_eq!(
+            watched.without_own((0x1000, 0x9000), 0x4000),
+            (0x1000, 0x5000)
+        );
+        assert_eq!(
+            watched.without_own((0x1000, 0x9000), 0x8000),
+            (0x7000, 0x9000)
+        );
+        assert_eq!(
+            watched.without_own((0x8000, 0x9000), 0x8000),
+            (0x8000, 0x9000)
+        );
+        // Nothing is left of the own memory.
+        for at in [0x5000, 0x6fff] {
+            let (from, to) = watched.without_own((0x5000, 0x7000), at);
+            assert!(from >= to);
+        }
     }
 
     #[test]
