@@ -150,7 +150,7 @@ impl<'a> Arena<'a> {
     }
 }
 
-/// ChangingPages at one address, which come and go. The address stays reserved meanwhile.
+/// Pages at one address, which come and go. The address stays reserved meanwhile.
 pub(super) struct ChangingPages {
     start: *mut u8,
     len: usize,

@@ -17,7 +17,7 @@
 use std::{sync::Arc, thread};
 
 use hydrant_monitor::{ChangeListener, MemoryChange, Monitor, ReportingAllocator};
-use hydrant_pinning::{Hot, RegionNumber, Run};
+use hydrant_pinning::{Hot, RegionNumber, Run, wire::Need};
 use smallvec::SmallVec;
 
 use super::{Registration, persistent::AddressRange, watched::ChangedRanges};
@@ -207,6 +207,9 @@ impl Registration {
     /// Returns whether own memory that a peer names may stay registered: it is persistent, or its changes are heard.
     pub(super) fn may_stay_registered(&self, region: RegionNumber, run: Run) -> bool {
         let geometry = self.geometry;
+        if self.hears_of_shared {
+            return self.hears_of_all(run);
+        }
         let known = self.lent.persistent_until(geometry, run);
         if known == run.end() {
             return true;
@@ -222,6 +225,54 @@ impl Registration {
             self.progress.lends_watched();
         }
         hears
+    }
+
+    /// Returns whether all pages of a run of buckets are persistent, or their changes are heard.
+    fn hears_of_all(&self, run: Run) -> bool {
+        let Some(others) = self.lent.not_persistent(self.range_of(run)) else {
+            return true;
+        };
+        // The message names buckets. So removed pages stay remembered.
+        let hears = self.hears_of_buckets(others, None);
+        if hears {
+            self.progress.lends_watched();
+        }
+        hears
+    }
+
+    /// Removes from the preferred parts of a move what may not stay registered. A firehose on it could be hit by address.
+    pub(super) fn clip_to_heard(&self, needs: &mut [Need]) {
+        if !self.hears_of_shared {
+            return;
+        }
+        for need in needs {
+            let (run, preferred) = (need.run, need.preferred);
+            let is_persistent =
+                |run: Run| run.count == 0 || self.lent.not_persistent(self.range_of(run)).is_none();
+            let before = Run {
+                first: preferred.first,
+                count: run.first - preferred.first,
+            };
+            let first = match is_persistent(before) {
+                true => preferred.first,
+                false => run.first,
+            };
+            let after = run.end()..preferred.end();
+            let heard = after.take_while(|bucket| {
+                is_persistent(Run {
+                    first: *bucket,
+                    count: 1,
+                })
+            });
+            let count = run.end() + heard.count() as u64 - first;
+            need.preferred = Run { first, count };
+        }
+    }
+
+    /// Returns the range of a run of buckets.
+    fn range_of(&self, run: Run) -> AddressRange {
+        let start = self.geometry.address_of(run.first);
+        (start, self.geometry.address_of(run.end()) - start)
     }
 
     /// Returns whether own memory that no operation has named may be registered ahead: its changes are heard already, and

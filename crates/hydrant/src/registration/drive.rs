@@ -304,8 +304,11 @@ impl Registration {
         });
         let mut outcome = Ok(());
         let mut unanswered = Some(message);
-        while let Some(message) = unanswered.take() {
+        while let Some(mut message) = unanswered.take() {
             let judged = lent.ends();
+            if let EngineMessage::Move(wanted) = &mut message {
+                self.clip_to_heard(&mut wanted.needs);
+            }
             let verdict = match missed {
                 None => judge(self, from, &message),
                 Some((region, to)) => AccessVerdict::Refused(lent.why_not(from, region, (to, len))),

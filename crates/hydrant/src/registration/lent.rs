@@ -7,7 +7,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-use hydrant_conduit::{Key, Rank};
+use hydrant_conduit::{Key, Rank, memory::PAGE};
 use hydrant_monitor::MemoryChange;
 use hydrant_pinning::{Geometry, Refusal, RegionNumber, Run};
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -311,6 +311,28 @@ impl LentMemory {
         bucket.min(run.end())
     }
 
+    /// Returns the range from the first to the last page of a range without persistent bytes, or `None` if there is no such
+    /// page. The segment's pages stay as long as the job.
+    pub(super) fn not_persistent(&self, (start, len): AddressRange) -> Option<AddressRange> {
+        let state = self.state();
+        let end = start.saturating_add(len);
+        let mut at = start;
+        let mut found = None;
+        while at < end {
+            let page = (at, PAGE as u64);
+            if is_within(self.segment, page.0, page.1) {
+                at = end.min(self.segment.0 + self.segment.1);
+            } else if let Some(stop) = state.persistent.reach_beyond(at, at + page.1) {
+                at = (at + page.1).max(stop.next_multiple_of(page.1));
+            } else {
+                let first = found.map_or(at, |(first, _)| first);
+                at += page.1;
+                found = Some((first, at));
+            }
+        }
+        found.map(|(first, last)| (first, last - first))
+    }
+
     /// Runs `act` on bytes of a region that stay lent meanwhile. Returns `false` if the peer may
     /// not name them.
     pub(super) fn while_lent(
@@ -474,6 +496,30 @@ mod tests {
         assert_eq!(lent.persistent_until(geometry, run(5, 6)), 10);
         assert_eq!(lent.end_steady(steady), Some((0x5000, 0x100)));
         assert_eq!(lent.persistent_until(geometry, run(5, 6)), 5);
+    }
+
+    #[test]
+    fn pages_without_persistent_bytes_are_found() {
+        let lent = lent();
+        let page = |number: u64, count: u64| (number << 12, count << 12);
+        assert_eq!(lent.not_persistent(page(4, 4)), Some(page(4, 4)));
+        let key = lent.lend((0x5800, 0x1000));
+        assert_eq!(lent.not_persistent(page(5, 2)), None);
+        assert_eq!(lent.not_persistent(page(4, 4)), Some(page(4, 4)));
+        assert_eq!(lent.not_persistent(page(4, 3)), Some(page(4, 1)));
+        assert_eq!(lent.not_persistent(page(6, 3)), Some(page(7, 2)));
+        let _ = lent.lend((0x7fff, 0x2001));
+        assert_eq!(lent.not_persistent(page(5, 5)), None);
+        assert_eq!(lent.not_persistent(page(5, 6)), Some(page(10, 1)));
+        let _ = lent.end(key, |_| true);
+        assert_eq!(lent.not_persistent(page(4, 6)), Some(page(4, 3)));
+        // All of the segment stays.
+        let first = SEGMENT.0 >> 12;
+        assert_eq!(lent.not_persistent(page(first, 100)), None);
+        assert_eq!(
+            lent.not_persistent(page(first - 1, 3)),
+            Some(page(first - 1, 1))
+        );
     }
 
     #[test]

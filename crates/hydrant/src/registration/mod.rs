@@ -137,6 +137,9 @@ pub(crate) struct Registration {
     changes: OnceLock<hydrant_monitor::MemoryChanges>,
     /// True if the kernel is asked to watch memory, too; false if the program's allocator alone tells.
     by_kernel: bool,
+    /// True if peers reach a bucket of several pages only if the changes of all of it are heard. Then they may hit it by
+    /// address, for whatever they hold a firehose on it.
+    hears_of_shared: bool,
     /// True if there is always room to register an own word.
     reserve: bool,
     /// How much memory is registered at once.
@@ -207,9 +210,10 @@ impl RegistrationSetup {
         }))
     }
 
-    /// Publishes the address of the own segment. Other ranks can read it after the next fence.
+    /// Publishes the address of the own segment, and whether this rank hears of changes. Other ranks can read both after
+    /// the next fence.
     pub(crate) fn publish_segment(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        segments::publish(self.segment.0, bootstrap)
+        segments::publish(self.segment.0, self.monitor.is_some(), bootstrap)
     }
 }
 
@@ -238,7 +242,16 @@ impl Registration {
                     && (limits.geometry.pages() > 1 || setup.strategy == Strategy::Foresight),
             ),
             known: RwLock::default(),
-            segments: SegmentAddresses::new(progress.size, rank, setup.segment.0, bootstrap),
+            segments: SegmentAddresses::new(
+                progress.size,
+                rank,
+                (setup.segment.0, setup.monitor.is_some()),
+                bootstrap,
+            ),
+            hears_of_shared: setup.monitor.is_some()
+                && setup.anywhere
+                && !setup.follows
+                && limits.geometry.pages() > 1,
             pinned: Mutex::default(),
             revoked: Mutex::default(),
             uses: OnceLock::new(),
@@ -484,6 +497,19 @@ impl Registration {
     /// Returns whether a bucket may hold both persistent and transient memory.
     pub(crate) fn shares_buckets(&self) -> bool {
         !self.follows && self.geometry.pages() > 1
+    }
+
+    /// Returns whether memory of a peer that is named by its address is always copied. In a bucket of several pages, some
+    /// may be unmapped while others last, such as those of an exposed buffer. So the peer must hear of all of them.
+    ///
+    /// # Errors
+    /// The launcher's.
+    pub(crate) fn copies_by_address(&self, peer: Rank) -> Result<bool> {
+        if !self.shares_buckets() {
+            return Ok(false);
+        }
+        // Memory that is registered from the start is registered unheard.
+        Ok(self.strategy == Strategy::PinEverything || !self.segments.hears(peer)?)
     }
 
     /// Returns a new number for an operation, a pin or a revocation.

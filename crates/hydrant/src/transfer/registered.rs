@@ -144,6 +144,7 @@ impl Transfer {
         if registration.is_unsettled() {
             registration.settle();
         }
+        let copied = access.remote.key == Key::ANY && registration.copies_by_address(peer)?;
         // From here on a lease is held until the access is over: every path releases it or passes
         // it on.
         let (remote, lease) = registration.address(peer, access.remote, len as u64)?;
@@ -171,9 +172,6 @@ impl Transfer {
                 }
             };
         }
-        // In a bucket of several pages, some pages may be unmapped while others last: those of a buffer that the peer
-        // has exposed. Then this rank may hold a firehose on the bucket, though the peer does not hear of the others.
-        let copied = access.remote.key == Key::ANY && registration.shares_buckets();
         // SAFETY: 1., 2. The caller's conditions 1 and 2, until the holds are given back.
         let own = unsafe { self.own_side(registration, access, copied) };
         let local = own.at.expose_provenance() as u64;

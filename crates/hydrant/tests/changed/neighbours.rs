@@ -1,0 +1,207 @@
+//! Pages that share a bucket with others, which change or belong to an exposed buffer.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use hydrant::{Rank, Result, Strategy};
+
+use super::{
+    Over, alone, builder, good, hits,
+    place::{self, Place, Renewal},
+    renewed::check_destinations,
+};
+
+#[test]
+fn destinations_in_buckets_of_many_pages_are_what_is_there_now() {
+    let _alone = alone();
+    check_destinations(32 << 10, 100_000);
+}
+
+/// In a bucket of many pages, a thread empties a page and puts it, while another puts a neighbouring page. The kernel
+/// tells of the emptied page before it goes, and the neighbour's registration may pin it in between.
+#[test]
+fn an_emptied_page_with_a_busy_neighbour_is_put_as_it_is() {
+    let _alone = alone();
+    const BUCKET: usize = 128 << 10;
+    const PAGE: usize = 4096;
+    const ROUNDS: u64 = 10_000;
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    let counters = good(builder.bucket(BUCKET).run_local(2, |job| {
+        let field = job.alloc::<u8>(2 * BUCKET)?;
+        if job.rank() == Rank(0) {
+            // Whole buckets somewhere in the mapping.
+            let mut place = Place::new(3 * BUCKET);
+            let skipped = place.bytes().as_ptr().align_offset(BUCKET);
+            let bucket = &mut place.bytes()[skipped..skipped + BUCKET];
+            bucket.fill(1);
+            let (ours, theirs) = bucket.split_at_mut(20 * PAGE);
+            let over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let neighbour = scope.spawn(|| {
+                    while !over.load(Relaxed) {
+                        field.put(Rank(1), 20 * PAGE, &theirs[..2 * PAGE])?;
+                    }
+                    Ok(())
+                });
+                let mut own = || -> Result<()> {
+                    // Two pages, because one would be copied to a slot.
+                    let page = &mut ours[2 * PAGE..4 * PAGE];
+                    for round in 1..=ROUNDS {
+                        place::empty(page);
+                        page[..8].copy_from_slice(&round.to_le_bytes());
+                        field.put(Rank(1), 2 * PAGE, page)?;
+                        let mut back = [0; 8];
+                        field.get(Rank(1), 2 * PAGE, &mut back)?;
+                        assert_eq!(u64::from_le_bytes(back), round);
+                    }
+                    Ok(())
+                };
+                let outcome = {
+                    let _over = Over(&over);
+                    own()
+                };
+                outcome.and(neighbour.join().expect("no panic"))
+            })?;
+        }
+        job.barrier()?;
+        Ok(job.counters())
+    }));
+    let own = counters[0];
+    assert!(own.registrations > 10, "{own}");
+}
+
+/// A peer holds a firehose on a bucket of several pages for the sake of an exposed buffer. The other pages of the bucket
+/// come and go unheard, and the peer names them by their address.
+#[test]
+fn pages_beside_an_exposed_buffer_are_what_is_there_now() {
+    let _alone = alone();
+    const BUCKET: usize = 64 << 10;
+    const LEN: usize = 4096;
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    let shown = Mutex::new(None);
+    good(builder.bucket(BUCKET).run_local(2, |job| {
+        let mut word = [0_u64];
+        if job.rank() == Rank(0) {
+            let (buffer, mut place) = beside_a_buffer(BUCKET);
+            let buffer = job.expose(buffer)?;
+            *shown.lock().expect("nobody panics") = Some(buffer.pointer(0)?);
+            job.barrier()?;
+            for round in 0..100_u32 {
+                job.receive(Rank(1), 1, &mut word)?;
+                place.renew(Renewal::ALL[round as usize % Renewal::ALL.len()], 0);
+                job.send(Rank(1), 2, &[place.address()])?;
+                job.receive(Rank(1), 3, &mut word)?;
+                let there = &place.bytes()[..LEN];
+                assert!(there.iter().all(|byte| *byte == round as u8 | 1), "{round}");
+            }
+            job.barrier()?;
+            drop(buffer.take_back());
+            return Ok(());
+        }
+        job.barrier()?;
+        let exposed = (*shown.lock().expect("nobody panics")).expect("it was shown");
+        // The buffer begins with a page that may be the bucket's last. An access to two buckets is no hit.
+        let source = &[7_u8; LEN / 2];
+        for round in 0..100_u32 {
+            for _ in 0..3 {
+                job.put_to(exposed, source)?;
+            }
+            job.send(Rank(0), 1, &word)?;
+            job.receive(Rank(0), 2, &mut word)?;
+            // SAFETY: rank 0 waits for the message that follows.
+            unsafe { job.put_anywhere(Rank(0), word[0], &[round as u8 | 1; LEN])? };
+            job.send(Rank(0), 3, &word)?;
+        }
+        assert!(hits(job).0 > 100, "the exposed buffer stays registered");
+        job.barrier()
+    }));
+}
+
+/// Returns a buffer, and the pages before it in its first bucket.
+fn beside_a_buffer(bucket: usize) -> (Vec<u8>, Place) {
+    let mut others = Vec::new();
+    for more in 0..100 {
+        let buffer = vec![1_u8; (8 << 20) + more * 4096];
+        let start = buffer.as_ptr().addr() & !4095;
+        let first = start & !(bucket - 1);
+        if first < start
+            && let Some(place) = Place::at(first as u64, start - first)
+        {
+            return (buffer, place);
+        }
+        others.push(buffer);
+    }
+    panic!("nothing is free before any buffer");
+}
+
+/// At the owner, a bucket with an emptied page is not registered until a peer names that page.
+#[test]
+fn an_emptied_page_is_registered_with_its_neighbours_once_a_peer_names_it() {
+    let _alone = alone();
+    const BUCKET: usize = 128 << 10;
+    const PAGE: u64 = 4096;
+    let Some(builder) = builder(Strategy::Firehose) else {
+        return;
+    };
+    good(builder.bucket(BUCKET).run_local(2, |job| {
+        let mut word = [0_u64];
+        if job.rank() == Rank(0) {
+            // Whole buckets somewhere in the mapping.
+            let mut place = Place::new(3 * BUCKET);
+            let skipped = place.bytes().as_ptr().align_offset(BUCKET);
+            let bucket = &mut place.bytes()[skipped..skipped + BUCKET];
+            bucket.fill(1);
+            job.send(Rank(1), 1, &[bucket.as_ptr().expose_provenance() as u64])?;
+            for round in 1..20 {
+                job.receive(Rank(1), 2, &mut word)?;
+                let page = &mut bucket[2 * PAGE as usize..3 * PAGE as usize];
+                place::empty(page);
+                page.fill(round);
+                job.send(Rank(1), 3, &word)?;
+            }
+            return job.barrier();
+        }
+        job.receive(Rank(0), 1, &mut word)?;
+        let bucket = word[0];
+        let hits_neighbour = || -> Result<bool> {
+            let before = hits(job).0;
+            // SAFETY: the owner keeps the bucket until the barrier, and does not touch this page.
+            unsafe { job.put_anywhere(Rank(0), bucket + 20 * PAGE, &[2; PAGE as usize])? };
+            Ok(hits(job).0 > before)
+        };
+        // The owner registers the bucket at leisure.
+        let hits_in_time = || -> Result<bool> {
+            let end = Instant::now() + Duration::from_secs(20);
+            while Instant::now() < end {
+                if hits_neighbour()? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        assert!(hits_in_time()?);
+        for round in 1..20 {
+            job.send(Rank(0), 2, &word)?;
+            job.receive(Rank(0), 3, &mut word)?;
+            for _ in 0..10 {
+                assert!(!hits_neighbour()?, "round {round}");
+            }
+            let mut back = [0; PAGE as usize];
+            // SAFETY: as above, and the owner waits for the next message before it touches this page.
+            unsafe { job.get_anywhere(Rank(0), bucket + 2 * PAGE, &mut back)? };
+            assert_eq!(back, [round; PAGE as usize]);
+            assert!(hits_in_time()?, "round {round}");
+        }
+        job.barrier()
+    }));
+}
