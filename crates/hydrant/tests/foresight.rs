@@ -505,11 +505,7 @@ fn own_buffers(job: &Job) -> Result<Seen> {
 #[test]
 fn buffers_of_the_program_are_registered_ahead_where_changes_are_heard() {
     if let Err(absent) = hydrant_monitor::Monitor::of_process() {
-        assert!(
-            std::env::var_os("HYDRANT_TEST_REQUIRE").is_none(),
-            "{absent}"
-        );
-        return eprintln!("left out: {absent}");
+        return hydrant_testing::left_out(absent);
     }
     let builder = Job::builder().expect("settings are right");
     let ends = builder

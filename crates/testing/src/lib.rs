@@ -8,8 +8,9 @@
 //! - [`family`]: the test itself is the launcher. It hears every line of a rank and answers it, and
 //!   so controls the order of events.
 //!
-//! [`layout`] compares bindings with a C compiler. [`ranks`] are threads. [`forked`] makes children that are not ranks. [`left_behind`] looks for
-//! remains of a job on the host. [`locked`] lowers the limit on locked memory.
+//! [`layout`] compares bindings with a C compiler. [`ranks`] are threads. [`forked`] makes children that are not ranks.
+//! [`left_behind`] looks for remains of a job on the host. [`locked`] lowers the limit on locked memory. [`left_out`]
+//! reports a test that a machine cannot run.
 //!
 //! Only tests import this crate. It is on no floor, and imports only `launch`.
 
@@ -18,12 +19,15 @@ pub mod forked;
 pub mod launcher;
 pub mod layout;
 pub mod left_behind;
+mod left_out;
 pub mod locked;
 pub mod ranks;
 mod role;
 pub mod roles;
 pub mod running;
 pub mod strangers;
+
+pub use left_out::left_out;
 
 use std::time::Duration;
 
