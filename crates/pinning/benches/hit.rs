@@ -3,7 +3,7 @@
 //! adds and evicts a bucket around a registration that takes no time.
 //!
 //! Run `cargo bench -p hydrant-pinning --bench hit`. The figures of UCX and libfabric for the same
-//! work are measured elsewhere, and stand in the README beside these.
+//! work are measured elsewhere, and stand beside these in `docs/benchmarks.md`.
 
 // The macros make public items without documentation.
 #![allow(missing_docs)]
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use hydrant_pinning::Hot;
 use hydrant_pinning::table::{Editor, Extent};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 mod both_sides;
 use both_sides::{BUCKET, OWN, engine, hot, in_order, put, shuffled};
@@ -115,20 +116,38 @@ fn totals(hot: &Hot, buckets: &[Vec<u64>], size: u64) -> String {
     )
 }
 
-/// The time of the slowest thread for `times` hits of its own buckets.
+/// The time of the slowest thread for `times` hits of its own buckets. Each thread has a core.
 fn at_once(hot: &Hot, buckets: &[Vec<u64>], times: u64) -> Duration {
     let start = Barrier::new(buckets.len());
     thread::scope(|scope| {
-        let run = |own| {
+        let run = |number, own| {
+            bind(number);
             start.wait();
             time_hits(hot, own, 8, times)
         };
-        let threads: Vec<_> = (buckets.iter().map(|own| scope.spawn(move || run(own)))).collect();
+        let numbered = buckets.iter().enumerate();
+        let threads: Vec<_> = numbered
+            .map(|(number, own)| scope.spawn(move || run(number, own)))
+            .collect();
         let times = threads
             .into_iter()
             .map(|it| it.join().expect("no hit panics"));
         times.max().expect("there is a thread")
     })
+}
+
+/// Binds the calling thread to one of this process's cores. Left alone, two threads may share one.
+fn bind(number: usize) {
+    let Ok(permitted) = sched_getaffinity(None) else {
+        return;
+    };
+    let mut cores = (0..CpuSet::MAX_CPU).filter(|core| permitted.is_set(*core));
+    if let Some(core) = cores.nth(number) {
+        let mut own = CpuSet::new();
+        own.set(core);
+        // A thread that is not bound is measured all the same.
+        let _ = sched_setaffinity(None, &own);
+    }
 }
 
 fn time_hits(hot: &Hot, buckets: &[u64], len: u64, times: u64) -> Duration {
