@@ -72,9 +72,17 @@ impl LocalTable {
         };
         request.pending = 1;
         request.restart = false;
-        let needs = request.needs.clone();
+        let (requester, needs) = (request.requester, request.needs.clone());
+        // Nothing is registered in vain: without a shared part, all of the request is refused.
+        let shares_none = self.is_kept_from(requester, &needs);
         for need in needs {
-            self.cover_unless_outdated(id, need, out);
+            if shares_none {
+                self.with_request(id, |request| {
+                    request.refused.push((need.run, Refusal::Limit));
+                });
+            } else {
+                self.cover_unless_outdated(id, need, out);
+            }
         }
         self.finish_wait(id, out);
     }

@@ -11,7 +11,7 @@
 //! that begins to last in such a bucket first takes back the bucket's registrations.
 
 use super::{Lifetime, LocalTable, Requester, exact_need};
-use crate::{Decisions, Run};
+use crate::{Decisions, Run, wire::Need};
 
 impl LocalTable {
     /// Returns true if a requester may use a registered extent.
@@ -31,6 +31,13 @@ impl LocalTable {
             | Requester::Foreseen(_)
             | Requester::Background(_) => true,
         }
+    }
+
+    /// Returns true if a requester may use no earlier registration of its buckets, and there is one.
+    pub(super) fn is_kept_from(&self, requester: Requester, needs: &[Need]) -> bool {
+        requester.is_transient()
+            && self.limits.geometry.pages() > 1
+            && (needs.iter()).any(|need| !self.editor.extents_in(need.run).is_empty())
     }
 
     /// Returns true if a requester waits for the operation that registered a transient extent.

@@ -90,6 +90,45 @@ fn no_request_waits_for_room_that_is_kept_for_good() {
     assert!(said.messages.iter().any(copied), "{said:?}");
 }
 
+/// A bucket of two pages is registered for memory that lasts. An operation on it and its neighbour, with memory that may
+/// go, is copied. Its other bucket is not registered for nothing.
+#[test]
+fn an_operation_that_may_not_share_a_bucket_registers_nothing_in_vain() {
+    const WIDE: u64 = 2 * BUCKET;
+    let config = Config {
+        bucket: WIDE as usize,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("limits that can be");
+    let at = |id, local, len, own| EngineOperation {
+        local,
+        len,
+        own,
+        remote: 100 * WIDE,
+        ..put(id, 0)
+    };
+    let lasting = at(1, 50 * WIDE, 8, OwnMemory::Persistent);
+    let mut out = Decisions::default();
+    engine.begin(lasting, &mut out).expect("a peer");
+    answer(&mut engine, out);
+    let before = engine.stats().local;
+    let passing = at(2, 51 * WIDE - 64, 128, OwnMemory::Transient);
+    let mut out = Decisions::default();
+    engine.begin(passing, &mut out).expect("a peer");
+    let said = answer(&mut engine, out);
+    let copied = |it: &OutgoingMessage| matches!(it.message, EngineMessage::Put { .. });
+    assert!(said.messages.iter().any(copied), "{said:?}");
+    let after = engine.stats().local;
+    assert_eq!(after.registrations, before.registrations);
+    // Alone, it is registered.
+    let elsewhere = at(3, 61 * WIDE - 64, 128, OwnMemory::Transient);
+    let mut out = Decisions::default();
+    engine.begin(elsewhere, &mut out).expect("a peer");
+    answer(&mut engine, out);
+    assert!(engine.stats().local.registrations > after.registrations);
+    engine.audit(&[]).expect("all counts agree");
+}
+
 /// Holds own memory. Returns its key, or the refusal.
 fn hold_own(engine: &mut Engine, id: u64, bucket: u64) -> Option<Result<u64, crate::Error>> {
     let mut out = Decisions::default();
