@@ -6,6 +6,7 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     os::{
+        fd::OwnedFd,
         linux::net::SocketAddrExt,
         unix::{
             net::{SocketAddr, UnixStream},
@@ -23,7 +24,7 @@ use hydrant_testing::{
     running::{self, Running, say, until},
 };
 use rustix::{
-    fs::{Mode, OFlags, open},
+    fs::{Mode, OFlags, fcntl_setfl, open},
     process::{Pid, Signal, geteuid, kill_process},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{LocalModes, tcgetattr},
@@ -149,12 +150,17 @@ impl WatchedJob {
         command
     }
 
-    /// The output of a command that looks once.
+    /// The output of a command that looks once. On a busy machine a rank may not answer in time, so it looks again.
     fn look(&self, arguments: &[&str]) -> String {
-        let output = running::run(&mut self.top(&[&["--once"], arguments].concat()));
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{error}");
-        String::from_utf8(output.stdout).expect("text")
+        let since = Instant::now();
+        loop {
+            let output = running::run(&mut self.top(&[&["--once"], arguments].concat()));
+            if output.status.success() {
+                return String::from_utf8(output.stdout).expect("text");
+            }
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(since.elapsed() < HANG, "{error}");
+        }
     }
 
     fn json(&self) -> Value {
@@ -528,6 +534,28 @@ fn tables() {
     assert_eq!(cells, expected, "{text}");
     assert!(text.contains("firehoses"), "{text}");
     assert!(text.contains("5 MiB (M 4 MiB + MAXVICTIM 1 MiB)"), "{text}");
+    // Another choice is answered with the jobs that there are.
+    let number = job.json()["ranks"][0]["job"]
+        .as_str()
+        .expect("a number")
+        .to_owned();
+    for chosen in [&["--pid", "1"] as &[_], &["0000000000000000"]] {
+        let mut other = Command::new(env!("CARGO_BIN_EXE_hydrant"));
+        let output = running::run(other.args(["top", "--once"]).args(chosen));
+        assert_eq!(output.status.code(), Some(1));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(&number), "{error}");
+    }
+}
+
+/// Returns what a terminal shows, after its program has ended. Each read has a part.
+fn all_shown(keyboard: &OwnedFd) -> Vec<u8> {
+    fcntl_setfl(keyboard, OFlags::NONBLOCK).expect("a terminal");
+    let (mut shown, mut part) = (Vec::new(), [0; 4096]);
+    while let Ok(len) = rustix::io::read(keyboard, &mut part[..]) {
+        shown.extend_from_slice(&part[..len]);
+    }
+    shown
 }
 
 /// A terminal, whose shell goes on after the command has ended by a signal.
@@ -557,10 +585,9 @@ fn signals() {
         let ended = top.wait().expect("it ends");
         assert_eq!(ended.signal(), Some(signal.as_raw()), "{ended}");
         assert!(reads_lines(), "{signal:?}");
-        let mut shown = [0; 64 << 10];
-        let len = rustix::io::read(&keyboard, &mut shown[..]).expect("a screen");
+        let shown = all_shown(&keyboard);
         assert!(
-            shown[..len].ends_with(b"\x1b[?25h\x1b[?1049l"),
+            shown.ends_with(b"\x1b[?25h\x1b[?1049l"),
             "the other screen is left"
         );
     }

@@ -151,7 +151,6 @@ fn lines() -> Vec<InfoLine> {
             .map(|fact| InfoLine::of("machine", fact)),
     );
     lines.push(InfoLine::of("machine", memory_changes()));
-    lines.push(InfoLine::of("machine", memory_changes()));
     lines.extend(
         machine
             .limits()

@@ -202,6 +202,12 @@ impl Looker {
 }
 
 impl SeenRank {
+    /// The name of the program, without letters that a terminal takes as commands.
+    pub(super) fn program(&self) -> String {
+        let name = self.process.as_ref().map_or("", |it| it.program.as_str());
+        name.chars().filter(|it| !it.is_control()).collect()
+    }
+
     /// A rank that has ended.
     fn at(address: RankAddress, pid: Option<u32>) -> Self {
         Self {

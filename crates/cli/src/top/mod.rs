@@ -96,6 +96,12 @@ pub(crate) enum TopError {
     /// No rank can be watched.
     #[error("{NOBODY}")]
     Nobody,
+    /// The chosen job cannot be watched, but others can.
+    #[error(
+        "no job here that can be watched {chosen}; there is {others}. Jobs are watched that were started with \
+         HYDRANT_TOP=on, as the same user"
+    )]
+    NotChosen { chosen: String, others: String },
 }
 
 /// The advice where no rank is found.
@@ -114,13 +120,11 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), TopError> {
     let mut looker = Looker::new(chosen);
     if args.once {
         let look = looker.look().map_err(TopError::Sockets)?;
-        if look.ranks.is_empty() && args.format == TopFormat::Table {
-            return Err(TopError::Nobody);
+        let is_seen = !look.ranks.is_empty();
+        if is_seen || args.format != TopFormat::Table {
+            print(args, &look).map_err(TopError::Print)?;
         }
-        print(args, &look).map_err(TopError::Print)?;
-        return (!look.ranks.is_empty())
-            .then_some(())
-            .ok_or(TopError::Nobody);
+        return is_seen.then_some(()).ok_or_else(|| nobody(args));
     }
     let interactive = args.format == TopFormat::Table && io::stdout().is_terminal();
     match Screen::open().filter(|_| interactive) {
@@ -129,6 +133,29 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), TopError> {
             let look = looker.look().map_err(TopError::Sockets)?;
             print(args, &look).map_err(TopError::Print)?;
             thread::sleep(args.interval.saturating_sub(look.age()));
+        },
+    }
+}
+
+/// Returns why there is nothing to see.
+fn nobody(args: &TopArgs) -> TopError {
+    let chosen = match (&args.job, args.pid) {
+        (Some(job), _) => format!("has a number that begins with {job}"),
+        (_, Some(pid)) => format!("is of the process {pid}"),
+        _ => return TopError::Nobody,
+    };
+    let Ok(look) = Looker::new(Chosen::default()).look() else {
+        return TopError::Nobody;
+    };
+    let mut jobs: Vec<String> = (look.ranks.iter())
+        .map(|it| format!("{} ({})", it.job, it.program()))
+        .collect();
+    jobs.dedup();
+    match jobs.is_empty() {
+        true => TopError::Nobody,
+        false => TopError::NotChosen {
+            chosen,
+            others: jobs.join(", "),
         },
     }
 }

@@ -141,7 +141,7 @@ pub fn join() -> Result<Job> {
 ///   if its body returns in the child.
 /// - A drop, a panic or `exit` in the child ends nothing in the job. [`abort`](Self::abort) ends
 ///   only the child.
-/// - Views, slices and exposed buffers stay readable. The child's stores there are its own. Pages
+/// - Views and slices from before the fork stay readable, and so do exposed buffers. A new view is an error. The child's stores there are its own. Pages
 ///   that it has not stored to show the stores of the ranks.
 /// - The child cannot join a job either, because the launcher knows its parent. It may run jobs
 ///   whose ranks are [threads](JobBuilder::run_local).

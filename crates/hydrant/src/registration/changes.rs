@@ -62,7 +62,7 @@ pub(super) fn monitor(settings: &Settings, follows: bool) -> Result<Option<&'sta
     let monitor = Monitor::of_process();
     match (settings.monitor, monitor) {
         (MonitorKind::Allocator, _) if !ReportingAllocator::is_in_force() => Err(refused(
-            &"the program's global allocator is no ReportingAllocator",
+            &"the program's #[global_allocator] is no hydrant::ReportingAllocator",
         )),
         (MonitorKind::Userfaultfd, Ok(monitor)) => match monitor.source() {
             Ok(_) => Ok(Some(monitor)),

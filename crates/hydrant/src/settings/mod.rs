@@ -75,6 +75,14 @@ pub fn memory_monitor(settings: &Settings) -> Result<String, String> {
     if settings.monitor == MonitorKind::Off {
         return Err("HYDRANT_MONITOR=off".to_owned());
     }
+    if settings.monitor == MonitorKind::Allocator {
+        return match hydrant_monitor::ReportingAllocator::is_in_force() {
+            true => Ok("told by the program's ReportingAllocator alone".to_owned()),
+            false => {
+                Err("HYDRANT_MONITOR=allocator, and this program has none that reports".to_owned())
+            }
+        };
+    }
     let monitor = hydrant_monitor::Monitor::of_process().map_err(|absent| absent.to_string())?;
     let source = match monitor.source() {
         Ok(hydrant_monitor::MonitorSource::SystemCall) => "userfaultfd(2)",
