@@ -85,12 +85,23 @@ impl Registration {
             return Err(Refusal::Limit);
         };
         let last = geometry.bucket_of(stretch.end - 1) + 1;
-        let run = Run {
+        let mut run = Run {
             first: need.first,
             count: last.clamp(need.end(), preferred.end()) - need.first,
         };
+        let is_watched =
+            |from: u64, to: u64| from < to && self.lent.watched.has_some((from, to - from));
+        // The bytes of a clipped bucket that are heard of must be registered with it. Those that are inaccessible now may be
+        // accessible later, of which nobody tells, and operations on them would find the registration.
+        if is_watched(stretch.end, bytes(run).1) && run.count > need.count {
+            run.count -= 1;
+        }
         let (from, to) = bytes(run);
         let clipped = (from.max(stretch.start), to.min(stretch.end));
+        if is_watched(from, clipped.0) || is_watched(clipped.1, to) {
+            // The operations are copied.
+            return Err(Refusal::Limit);
+        }
         (self.register_bytes(clipped, permission))
             .map(got(run, permission))
             .map_err(|cause| refusal(&cause))

@@ -97,6 +97,11 @@ impl WatchedMemory {
         covers(&self.ranges.read(), range)
     }
 
+    /// Returns whether changes of some pages of a range are heard.
+    pub(super) fn has_some(&self, range: AddressRange) -> bool {
+        overlaps(&self.ranges.read(), range) || overlaps(&self.reported.read(), range)
+    }
+
     /// Returns whether all pages of a range belong to watched blocks of the program's allocator, which tells before it
     /// frees them. No question to the kernel is needed.
     pub(super) fn is_reported(&self, range: AddressRange) -> bool {

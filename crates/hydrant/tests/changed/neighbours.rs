@@ -205,3 +205,70 @@ fn an_emptied_page_is_registered_with_its_neighbours_once_a_peer_names_it() {
         job.barrier()
     }));
 }
+
+/// The last pages of a bucket are inaccessible while it is registered, and accessible again afterwards. Nobody tells of
+/// that.
+#[test]
+fn pages_that_were_inaccessible_for_a_while_are_reached() {
+    let _alone = alone();
+    const BUCKET: usize = 64 << 10;
+    const PAGE: usize = 4096;
+    for strategy in [Strategy::Firehose, Strategy::PinDown] {
+        let Some(builder) = builder(strategy) else {
+            return;
+        };
+        good(builder.bucket(BUCKET).run_local(2, |job| {
+            let field = job.alloc::<u8>(BUCKET)?;
+            let mut word = [0_u64];
+            if job.rank() == Rank(0) {
+                // A whole bucket somewhere in the mapping.
+                let mut place = Place::new(2 * BUCKET);
+                let skipped = place.bytes().as_ptr().align_offset(BUCKET);
+                let bucket = &mut place.bytes()[skipped..skipped + BUCKET];
+                let start = bucket.as_ptr().expose_provenance() as u64;
+                let (first, last) = bucket.split_at_mut(BUCKET - 2 * PAGE);
+                for round in 1..10 {
+                    // All of the bucket is watched.
+                    last.fill(round);
+                    field.put(Rank(1), 0, last)?;
+                    place::set_accessible(last, false);
+                    // The bucket is registered anew.
+                    place::empty(&mut first[..PAGE]);
+                    first.fill(round);
+                    for _ in 0..3 {
+                        field.put(Rank(1), 0, &first[..2 * PAGE])?;
+                    }
+                    job.send(Rank(1), 1, &[start])?;
+                    job.receive(Rank(1), 2, &mut word)?;
+                    place::set_accessible(last, true);
+                    last.fill(100 + round);
+                    field.put(Rank(1), 0, last)?;
+                    let mut back = [0; 2 * PAGE];
+                    field.get(Rank(1), 0, &mut back)?;
+                    assert_eq!(back, [100 + round; 2 * PAGE]);
+                    job.send(Rank(1), 3, &[start + first.len() as u64])?;
+                    job.receive(Rank(1), 4, &mut word)?;
+                }
+                return job.barrier();
+            }
+            let mut back = [0; PAGE];
+            for round in 1..10 {
+                job.receive(Rank(0), 1, &mut word)?;
+                for page in 0..4 {
+                    // SAFETY: the owner waits for the message that follows.
+                    unsafe { job.get_anywhere(Rank(0), word[0] + page * PAGE as u64, &mut back)? };
+                    assert_eq!(back, [round; PAGE]);
+                }
+                job.send(Rank(0), 2, &word)?;
+                job.receive(Rank(0), 3, &mut word)?;
+                for _ in 0..3 {
+                    // SAFETY: as above.
+                    unsafe { job.get_anywhere(Rank(0), word[0], &mut back)? };
+                    assert_eq!(back, [100 + round; PAGE]);
+                }
+                job.send(Rank(0), 4, &word)?;
+            }
+            job.barrier()
+        }));
+    }
+}

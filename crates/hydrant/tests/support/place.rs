@@ -71,6 +71,17 @@ pub(crate) fn set_writable(pages: &mut [u8], is_writable: bool) {
     unsafe { mprotect(pages.as_mut_ptr().cast(), pages.len(), rights) }.expect("own pages");
 }
 
+/// Makes whole pages inaccessible, or writable again.
+#[allow(dead_code, reason = "each test binary uses a part")]
+pub(crate) fn set_accessible(pages: &mut [u8], is_accessible: bool) {
+    let rights = match is_accessible {
+        true => MprotectFlags::READ | MprotectFlags::WRITE,
+        false => MprotectFlags::empty(),
+    };
+    // SAFETY: the pages are borrowed, and nobody accesses them until they are accessible again.
+    unsafe { mprotect(pages.as_mut_ptr().cast(), pages.len(), rights) }.expect("own pages");
+}
+
 impl Place {
     pub(crate) fn new(len: usize) -> Self {
         let len = len.next_multiple_of(4096);
