@@ -196,7 +196,8 @@ impl Registration {
             return false;
         }
         self.learn_changes();
-        watched.holds_removed((start, end - start)) || watched.namings() != namings
+        let range = (start, end - start);
+        watched.holds_removed(range) || watched.has_named_since(namings, range)
     }
 
     /// Notes a use of own memory of the program. Returns whether it was used before, as far as that is remembered.

@@ -9,7 +9,7 @@
 //! registered that holds them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::atomic::{
         AtomicBool, AtomicU32, AtomicU64,
         Ordering::{Relaxed, SeqCst},
@@ -28,6 +28,9 @@ const SEEN: usize = 256;
 /// The most ranges of removed pages that are remembered. Beyond, ranges are joined with what is between them.
 const MOST_REMOVED: usize = 4096;
 
+/// The most ranges that are remembered of those that were named while removed pages were among them.
+const MOST_NAMED: usize = 4096;
+
 /// The watched memory.
 pub(super) struct WatchedMemory {
     /// Hydrant's own memory, which stays as long as the job and is never watched.
@@ -42,6 +45,8 @@ pub(super) struct WatchedMemory {
     has_removed: AtomicBool,
     /// The number of times that removed pages were named, and so are remembered no more.
     namings: AtomicU64,
+    /// The ranges that were named at the last of these times.
+    named: RwLock<VecDeque<AddressRange>>,
     /// The number of threads that begin to watch memory of which earlier registrations must end.
     unready: AtomicU32,
     /// True if removed pages are remembered: a bucket has several pages, or memory is registered ahead of its use. Never
@@ -69,6 +74,7 @@ impl WatchedMemory {
             removed: RwLock::default(),
             has_removed: AtomicBool::new(false),
             namings: AtomicU64::new(0),
+            named: RwLock::default(),
             unready: AtomicU32::new(0),
             remembers,
             seen: (0..SEEN).map(|_| AtomicU64::new(0)).collect(),
@@ -237,17 +243,40 @@ impl WatchedMemory {
         if self.has_removed.load(SeqCst) {
             let mut removed = self.removed.write();
             if overlaps(&removed, range) {
-                self.namings.fetch_add(1, SeqCst);
+                self.note_named(range);
                 remove(&mut removed, range);
             }
             self.has_removed.store(!removed.is_empty(), SeqCst);
         }
     }
 
+    fn note_named(&self, range: AddressRange) {
+        let mut named = self.named.write();
+        if named.len() == MOST_NAMED {
+            named.pop_front();
+        }
+        named.push_back(range);
+        self.namings.fetch_add(1, SeqCst);
+    }
+
     /// Returns the number of times that removed pages were named. A registration that began before such a time may hold
     /// the pages of before, though they are not remembered any more.
     pub(super) fn namings(&self) -> u64 {
         self.namings.load(SeqCst)
+    }
+
+    /// Returns whether removed pages of a range may have been named since there were so many namings. If too many others
+    /// were named, that is not known.
+    pub(super) fn has_named_since(&self, namings: u64, range: AddressRange) -> bool {
+        if self.namings() == namings {
+            return false;
+        }
+        let named = self.named.read();
+        let since = (self.namings() - namings) as usize;
+        let end = range.0.saturating_add(range.1);
+        since > named.len()
+            || (named.iter().rev().take(since))
+                .any(|(start, len)| *start < end && range.0 < start.saturating_add(*len))
     }
 
     /// Returns whether a range holds removed pages that no operation has named since.
@@ -391,6 +420,9 @@ mod tests {
         assert!(!watched.holds_removed((0, 16 << 12)));
         // A registration that is being made may hold the page of before.
         assert_eq!(watched.namings(), 1);
+        assert!(watched.has_named_since(0, (0, 16 << 12)) && watched.has_named_since(0, page(3)));
+        assert!(!watched.has_named_since(0, page(2)) && !watched.has_named_since(0, page(4)));
+        assert!(!watched.has_named_since(1, page(3)));
         // Many ranges are joined, and none is lost.
         let numbers = (0..3 * MOST_REMOVED as u64).map(|number| 2 * number);
         numbers
@@ -401,6 +433,15 @@ mod tests {
             numbers
                 .clone()
                 .all(|number| watched.holds_removed(page(number)))
+        );
+        // Which ones were named long ago is not known.
+        numbers.for_each(|number| watched.name(page(number)));
+        assert!(watched.has_named_since(1, page(3)));
+        let namings = watched.namings();
+        watched.apply(&removed(3));
+        watched.name(page(3));
+        assert!(
+            !watched.has_named_since(namings, page(4)) && watched.has_named_since(namings, page(3))
         );
         // In buckets of one page there are no neighbours.
         let alone = WatchedMemory::new((0, 0), false);

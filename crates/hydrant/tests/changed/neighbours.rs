@@ -272,3 +272,51 @@ fn pages_that_were_inaccessible_for_a_while_are_reached() {
         }));
     }
 }
+
+/// A thread empties pages and puts them, while other memory is registered at its allocation or in the background.
+#[test]
+fn memory_is_registered_while_other_memory_is_emptied_and_put() {
+    let _alone = alone();
+    const BUCKET: usize = 64 << 10;
+    const LEN: usize = 16 << 20;
+    const PAGES: usize = 2 * 4096;
+    for strategy in [Strategy::PinEverything, Strategy::Firehose] {
+        let Some(builder) = builder(strategy) else {
+            return;
+        };
+        let builder = (builder.bucket(BUCKET).m(48 << 20)).register_chunk(BUCKET);
+        good(builder.run_local(2, |job| {
+            let field = job.alloc::<u8>(PAGES)?;
+            let over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let emptied = scope.spawn(|| {
+                    // Whole buckets somewhere in the mapping.
+                    let mut place = Place::new(3 * BUCKET);
+                    let skipped = place.bytes().as_ptr().align_offset(BUCKET);
+                    let pages = &mut place.bytes()[skipped..skipped + PAGES];
+                    while !over.load(Relaxed) {
+                        place::empty(pages);
+                        pages.fill(1);
+                        field.put(job.right(), 0, pages)?;
+                    }
+                    Ok(())
+                });
+                let own = || -> Result<()> {
+                    for _ in 0..30 {
+                        let memory = job.alloc::<u8>(LEN)?;
+                        let registration = job.register_in_background(&memory)?;
+                        assert_eq!(registration.wait()?, LEN as u64, "{strategy}");
+                        job.free(memory)?;
+                    }
+                    Ok(())
+                };
+                let outcome = {
+                    let _over = Over(&over);
+                    own()
+                };
+                outcome.and(emptied.join().expect("no panic"))
+            })?;
+            job.barrier()
+        }));
+    }
+}
