@@ -25,7 +25,7 @@ use super::persistent::AddressRange;
 /// The number of places that remember memory used once.
 const SEEN: usize = 256;
 
-/// The most ranges of removed pages that are remembered. Beyond, ranges are joined with what is between them.
+/// The most ranges of removed pages that are remembered. Beyond, the nearest ones are joined with what is between them.
 const MOST_REMOVED: usize = 4096;
 
 /// The most ranges that are remembered of those that were named while removed pages were among them.
@@ -229,11 +229,8 @@ impl WatchedMemory {
         }
         let mut removed = self.removed.write();
         add(&mut removed, start, start.saturating_add(len));
-        if removed.len() > MOST_REMOVED
-            && let Some((first, _)) = removed.pop_first()
-            && let Some((_, end)) = removed.pop_first()
-        {
-            removed.insert(first, end);
+        if removed.len() > MOST_REMOVED {
+            join_nearest(&mut removed, MOST_REMOVED / 4);
         }
         self.has_removed.store(true, SeqCst);
     }
@@ -345,6 +342,35 @@ fn add(ranges: &mut BTreeMap<u64, u64>, mut start: u64, mut end: u64) {
     ranges.insert(start, end);
 }
 
+/// Joins neighbours across about the `count` smallest gaps. What is far apart stays apart.
+fn join_nearest(ranges: &mut BTreeMap<u64, u64>, count: usize) {
+    let of_gap = |((_, end), (start, _)): ((&u64, &u64), (&u64, &u64))| start - end;
+    let mut gaps: Vec<u64> = ranges
+        .iter()
+        .zip(ranges.iter().skip(1))
+        .map(of_gap)
+        .collect();
+    let Some(last) = gaps.len().checked_sub(1) else {
+        return;
+    };
+    let (_, widest, _) = gaps.select_nth_unstable(count.min(last));
+    let widest = *widest;
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    let mut joins = 0;
+    for (start, end) in std::mem::take(ranges) {
+        match joined.last_mut() {
+            Some((_, before))
+                if start - *before < widest || start - *before == widest && joins < count =>
+            {
+                *before = end;
+                joins += 1;
+            }
+            _ => joined.push((start, end)),
+        }
+    }
+    ranges.extend(joined);
+}
+
 /// Removes a range, and keeps what reaches beyond it.
 fn remove(ranges: &mut BTreeMap<u64, u64>, (start, len): AddressRange) {
     let end = start.saturating_add(len);
@@ -434,6 +460,12 @@ mod tests {
                 .clone()
                 .all(|number| watched.holds_removed(page(number)))
         );
+        // Memory far away stays as it is.
+        let far = 1 << 20;
+        (0..3 * MOST_REMOVED as u64)
+            .for_each(|number| _ = watched.apply(&removed(far + 2 * number)));
+        assert!(watched.removed.read().len() <= MOST_REMOVED);
+        assert!(watched.holds_removed(page(far)) && !watched.holds_removed(page(far - 1)));
         // Which ones were named long ago is not known.
         numbers.for_each(|number| watched.name(page(number)));
         assert!(watched.has_named_since(1, page(3)));
