@@ -141,8 +141,9 @@ pub fn join() -> Result<Job> {
 ///   if its body returns in the child.
 /// - A drop, a panic or `exit` in the child ends nothing in the job. [`abort`](Self::abort) ends
 ///   only the child.
-/// - Views and slices from before the fork stay readable, and so do exposed buffers. A new view is an error. The child's stores there are its own. Pages
-///   that it has not stored to show the stores of the ranks.
+/// - Views and slices from before the fork stay readable, and so do exposed buffers. A new view is
+///   an error. The child's stores there are its own. Pages that it has not stored to show the
+///   stores of the ranks.
 /// - The child cannot join a job either, because the launcher knows its parent. It may run jobs
 ///   whose ranks are [threads](JobBuilder::run_local).
 /// - A child has only the thread that called `fork`. Of the C library and other crates it may use

@@ -73,7 +73,7 @@ impl KeptReply {
     }
 }
 
-/// What to do with a reply that has come.
+/// The turn of a reply that has come.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReplyTurn {
     /// It is handled at once. Then the [next](LateReplies::next) may be.

@@ -247,26 +247,17 @@ impl Registration {
             return;
         }
         for need in needs {
-            let (run, preferred) = (need.run, need.preferred);
-            let is_persistent =
-                |run: Run| run.count == 0 || self.lent.not_persistent(self.range_of(run)).is_none();
-            let before = Run {
-                first: preferred.first,
-                count: run.first - preferred.first,
+            let run = need.run;
+            let after = Run {
+                first: run.end(),
+                count: need.preferred.end() - run.end(),
             };
-            let first = match is_persistent(before) {
-                true => preferred.first,
-                false => run.first,
+            let other = self.lent.not_persistent(self.range_of(after));
+            let end = other.map_or(after.end(), |(start, _)| self.geometry.bucket_of(start));
+            need.preferred = Run {
+                first: run.first,
+                count: end - run.first,
             };
-            let after = run.end()..preferred.end();
-            let heard = after.take_while(|bucket| {
-                is_persistent(Run {
-                    first: *bucket,
-                    count: 1,
-                })
-            });
-            let count = run.end() + heard.count() as u64 - first;
-            need.preferred = Run { first, count };
         }
     }
 

@@ -326,7 +326,13 @@ impl LentMemory {
                 at = (at + page.1).max(stop.next_multiple_of(page.1));
             } else {
                 let first = found.map_or(at, |(first, _)| first);
-                at += page.1;
+                // A peer may name any number of pages, so those without persistent bytes are not looked at one by one.
+                let next = state.persistent.next_begin(at + page.1).unwrap_or(end);
+                let next = match self.segment.0 > at {
+                    true => next.min(self.segment.0),
+                    false => next,
+                };
+                at = end.min((next & !(page.1 - 1)).max(at + page.1));
                 found = Some((first, at));
             }
         }
@@ -513,6 +519,10 @@ mod tests {
         assert_eq!(lent.not_persistent(page(5, 6)), Some(page(10, 1)));
         let _ = lent.end(key, |_| true);
         assert_eq!(lent.not_persistent(page(4, 6)), Some(page(4, 3)));
+        // However many pages are named, the answer takes no time.
+        let all = 1 << 52;
+        assert_eq!(lent.not_persistent((0, all)), Some((0, all)));
+        assert_eq!(lent.not_persistent((0, 0x8000)), Some((0, 0x7000)));
         // All of the segment stays.
         let first = SEGMENT.0 >> 12;
         assert_eq!(lent.not_persistent(page(first, 100)), None);

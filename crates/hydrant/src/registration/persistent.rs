@@ -40,6 +40,12 @@ impl PersistentRanges {
         (stop > start).then_some(stop)
     }
 
+    /// Returns the first address from `start` on at which held bytes begin.
+    pub(super) fn next_begin(&self, start: u64) -> Option<u64> {
+        let mut later = self.ranges.range(start..);
+        later.find(|(_, ranges)| **ranges > 0).map(|(at, _)| *at)
+    }
+
     fn change(&mut self, (start, len): AddressRange, change: impl Fn(u64) -> u64) {
         let end = start.saturating_add(len);
         if start == end {

@@ -1,4 +1,4 @@
-//! What ranks tell of their memory: published at the start, and read when first needed.
+//! The addresses of the ranks' segments, and their word on changes of memory: published at the start, and read when first needed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ const SEGMENT: &str = "segment";
 pub(super) struct SegmentAddresses {
     /// The addresses by rank; each is set when it is first known.
     known: Box<[OnceLock<u64>]>,
-    /// Whether each rank hears of changes; each is set when it is first known.
+    /// The ranks' words on whether they hear of changes; each is set when it is first known.
     hearing: Box<[OnceLock<bool>]>,
     bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
 }

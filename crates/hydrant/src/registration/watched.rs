@@ -466,7 +466,7 @@ mod tests {
             .for_each(|number| _ = watched.apply(&removed(far + 2 * number)));
         assert!(watched.removed.read().len() <= MOST_REMOVED);
         assert!(watched.holds_removed(page(far)) && !watched.holds_removed(page(far - 1)));
-        // Which ones were named long ago is not known.
+        // Namings of long ago are not remembered.
         numbers.for_each(|number| watched.name(page(number)));
         assert!(watched.has_named_since(1, page(3)));
         let namings = watched.namings();
