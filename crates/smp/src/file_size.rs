@@ -22,7 +22,7 @@ static RAISED: Mutex<()> = Mutex::new(());
 /// # Errors
 /// [`Error::System`] with the limit if this process may not raise it far enough, or with the
 /// system's error.
-pub(crate) fn set(file: &OwnedFd, bytes: u64) -> Result<(), Error> {
+pub fn set(file: &OwnedFd, bytes: u64) -> Result<(), Error> {
     let _raised = RAISED.lock();
     let before = getrlimit(Resource::Fsize);
     let is_enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= bytes);

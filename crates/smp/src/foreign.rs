@@ -12,6 +12,7 @@ use rustix::{
     io::Errno,
     pipe::{PipeFlags, pipe_with},
 };
+use smallvec::SmallVec;
 
 /// The route to memory outside the segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -62,6 +63,45 @@ pub enum CopyRefusal {
     Other(Errno),
 }
 
+/// The most pieces of one system call (`IOV_MAX`).
+const MOST_PIECES: usize = 1024;
+
+/// One run of a copy: bytes of the caller, and as many bytes of the other process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyPiece {
+    /// The address in the caller's memory.
+    pub local: usize,
+    /// The address in the other process's memory.
+    pub remote: usize,
+    /// The number of bytes.
+    pub len: usize,
+}
+
+impl CopyPiece {
+    fn local(&self) -> libc::iovec {
+        libc::iovec {
+            iov_base: std::ptr::with_exposed_provenance_mut(self.local),
+            iov_len: self.len,
+        }
+    }
+
+    fn remote(&self) -> libc::iovec {
+        libc::iovec {
+            iov_base: std::ptr::without_provenance_mut(self.remote),
+            iov_len: self.len,
+        }
+    }
+
+    /// Returns the piece without its first bytes.
+    fn after(&self, bytes: usize) -> Self {
+        Self {
+            local: self.local.wrapping_add(bytes),
+            remote: self.remote.wrapping_add(bytes),
+            len: self.len - bytes,
+        }
+    }
+}
+
 /// Copies `len` bytes between the caller's memory at `local` and process `pid`'s at `remote`.
 ///
 /// # Errors
@@ -77,40 +117,101 @@ pub unsafe fn copy(
     remote: u64,
     len: usize,
 ) -> Result<(), CopyRefusal> {
+    let piece = CopyPiece {
+        local: local.expose_provenance(),
+        remote: remote as usize,
+        len,
+    };
+    // SAFETY: 1. the caller's condition 1.
+    unsafe { copy_pieces(pid, way, &[piece]) }.map_err(|(_, refusal)| refusal)
+}
+
+/// Copies pieces in order, as few system calls as possible. The pieces may be of any number.
+///
+/// # Errors
+/// The number of bytes that were copied, from the first piece on, and the reason why the kernel did not copy more. The
+/// piece after them may have been copied in part.
+///
+/// # Safety
+/// 1. Each piece's local memory, whose provenance is exposed, is readable ([`CopyDirection::Out`]) or writable
+///    ([`CopyDirection::In`]).
+pub unsafe fn copy_pieces(
+    pid: u32,
+    way: CopyDirection,
+    pieces: &[CopyPiece],
+) -> Result<(), (usize, CopyRefusal)> {
     let mut done = 0;
-    while done < len {
-        let own = libc::iovec {
-            iov_base: local.wrapping_add(done).cast(),
-            iov_len: len - done,
+    for pieces in pieces.chunks(MOST_PIECES) {
+        // SAFETY: 1. the caller's condition 1.
+        unsafe { copy_few(pid, way, pieces) }.map_err(|(more, refusal)| (done + more, refusal))?;
+        done += pieces.iter().map(|piece| piece.len).sum::<usize>();
+    }
+    Ok(())
+}
+
+/// Copies at most [`MOST_PIECES`] pieces.
+///
+/// # Safety
+/// 1. as [`copy_pieces`].
+unsafe fn copy_few(
+    pid: u32,
+    way: CopyDirection,
+    pieces: &[CopyPiece],
+) -> Result<(), (usize, CopyRefusal)> {
+    let (mut done, mut first, mut skipped) = (0, 0, 0);
+    let mut lists = [SmallVec::<[libc::iovec; 4]>::new(), SmallVec::new()];
+    loop {
+        while (pieces.get(first)).is_some_and(|piece| piece.len == skipped) {
+            (first, skipped) = (first + 1, 0);
+        }
+        let Some((head, tail)) = pieces[first..].split_first() else {
+            return Ok(());
         };
-        let other = libc::iovec {
-            iov_base: (remote as usize).wrapping_add(done) as *mut libc::c_void,
-            iov_len: len - done,
-        };
-        let count = match way {
-            // SAFETY: 1. `local` is readable. The kernel checks the peer's addresses.
+        let [own, other] = &mut lists;
+        own.clear();
+        other.clear();
+        let head = head.after(skipped);
+        own.push(head.local());
+        other.push(head.remote());
+        own.extend(tail.iter().map(CopyPiece::local));
+        other.extend(tail.iter().map(CopyPiece::remote));
+        let (own, other, count) = (own.as_ptr(), other.as_ptr(), own.len() as libc::c_ulong);
+        let copied = match way {
+            // SAFETY: 1. the local memory is readable. The kernel checks the other process's addresses. Both lists have
+            // `count` entries, which is at most `IOV_MAX`.
             CopyDirection::Out => unsafe {
-                libc::process_vm_writev(pid as i32, &own, 1, &other, 1, 0)
+                libc::process_vm_writev(pid as i32, own, count, other, count, 0)
             },
-            // SAFETY: 1. `local` is writable. The kernel checks the peer's addresses.
+            // SAFETY: 1. the local memory is writable. The rest as above.
             CopyDirection::In => unsafe {
-                libc::process_vm_readv(pid as i32, &own, 1, &other, 1, 0)
+                libc::process_vm_readv(pid as i32, own, count, other, count, 0)
             },
         };
-        match usize::try_from(count) {
-            Ok(0) => return Err(CopyRefusal::Address),
-            Ok(count) => done += count,
+        match usize::try_from(copied) {
+            Ok(0) => return Err((done, CopyRefusal::Address)),
+            Ok(mut copied) => {
+                done += copied;
+                while copied > 0 {
+                    let left = pieces[first].len - skipped;
+                    let step = copied.min(left);
+                    copied -= step;
+                    skipped += step;
+                    if step == left {
+                        (first, skipped) = (first + 1, 0);
+                    }
+                }
+            }
             Err(_) => {
-                return Err(match io::Error::last_os_error().raw_os_error() {
+                let refusal = match io::Error::last_os_error().raw_os_error() {
                     Some(libc::EFAULT) => CopyRefusal::Address,
                     Some(libc::EPERM | libc::ENOSYS) => CopyRefusal::Forbidden,
                     Some(libc::ESRCH) => CopyRefusal::Gone,
                     cause => CopyRefusal::Other(Errno::from_raw_os_error(cause.unwrap_or(0))),
-                });
+                };
+                return Err((done, refusal));
             }
         }
     }
-    Ok(())
 }
 
 /// The address is not of readable or writable memory, as the copy needs it.
@@ -248,5 +349,36 @@ mod tests {
         // SAFETY: 1. `source` is a local buffer, which is only read. Page zero is never mapped.
         let refused = unsafe { copy(pid, CopyDirection::Out, source.as_ptr().cast_mut(), 8, 64) };
         assert_eq!(refused, Err(CopyRefusal::Address));
+    }
+
+    #[test]
+    fn pieces_are_copied_up_to_the_first_bad_one() {
+        let pid = std::process::id();
+        let source: Vec<u8> = (0..3000_u32).map(|i| i as u8).collect();
+        let mut there = vec![0_u8; 6000];
+        let base = there.as_mut_ptr().expose_provenance();
+        let from = source.as_ptr().expose_provenance();
+        // Single bytes, two apart there. More pieces than one system call takes, and empty ones.
+        let mut pieces: Vec<CopyPiece> = (0..3000)
+            .map(|i| CopyPiece {
+                local: from + i,
+                remote: base + 2 * i,
+                len: 1,
+            })
+            .collect();
+        for at in [0, 7, 1024] {
+            pieces.insert(at, CopyPiece { len: 0, ..pieces[at] });
+        }
+        // SAFETY: 1. `source` is a local buffer, which is only read.
+        match unsafe { copy_pieces(pid, CopyDirection::Out, &pieces) } {
+            Err((0, CopyRefusal::Forbidden)) => return,
+            other => assert_eq!(other, Ok(())),
+        }
+        let there = std::hint::black_box(there);
+        assert!((0..3000).all(|i| there[2 * i] == source[i] && there[2 * i + 1] == 0));
+        pieces[2500].remote = 8;
+        // SAFETY: as above. Page zero is never mapped.
+        let refused = unsafe { copy_pieces(pid, CopyDirection::Out, &pieces) };
+        assert_eq!(refused, Err((2497, CopyRefusal::Address)));
     }
 }

@@ -32,9 +32,9 @@ mod calls;
 mod conduit;
 #[cfg(not(loom))]
 mod extents;
-mod file_size;
+pub mod file_size;
 #[cfg(not(loom))]
-mod foreign;
+pub mod foreign;
 #[cfg(not(loom))]
 mod forked;
 #[cfg(not(loom))]

@@ -171,6 +171,42 @@ impl Window {
         })
     }
 
+    /// Copies `len` bytes in from memory that others may change meanwhile.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfBounds`].
+    ///
+    /// # Safety
+    /// 1. `from` is readable for `len` bytes. Concurrent accesses to them are atomic or outside the compiler's view.
+    /// 2. The two ranges do not overlap.
+    pub unsafe fn write_shared(
+        &self,
+        offset: usize,
+        from: *const u8,
+        len: usize,
+    ) -> Result<(), Fault> {
+        let dst = self.at(offset, len)?;
+        // SAFETY: 1. and 3. the caller's conditions 1 and 2. 2. `at` checked that the target is in the window. The copy is
+        // outside the compiler's view at both sides.
+        unsafe { copy::bulk(dst.as_ptr(), from, len) };
+        Ok(())
+    }
+
+    /// Copies `len` bytes out to memory that others may access meanwhile.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfBounds`].
+    ///
+    /// # Safety
+    /// 1. `to` is writable for `len` bytes. Concurrent accesses to them are atomic or outside the compiler's view.
+    /// 2. The two ranges do not overlap.
+    pub unsafe fn read_shared(&self, offset: usize, to: *mut u8, len: usize) -> Result<(), Fault> {
+        let src = self.at(offset, len)?;
+        // SAFETY: as in `write_shared`, with the window as the source.
+        unsafe { copy::bulk(to, src.as_ptr(), len) };
+        Ok(())
+    }
+
     /// Copies `data.len()` bytes out.
     ///
     /// # Errors

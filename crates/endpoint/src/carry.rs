@@ -1,0 +1,449 @@
+//! The transfer of a batch, chunk by chunk, by any number of threads.
+
+#![allow(unsafe_code)] // copies between raw ranges
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+        },
+    },
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use hydrant_local::{CopyStep, GrantUse};
+use parking_lot::Mutex;
+
+use crate::{Error, Peer, RemoteRegion, promise::Promise, region::OwnUse, state::EndpointState};
+
+/// The bytes of a chunk. A copy of so many takes well below a millisecond, and so does a cancel.
+pub(crate) const CHUNK: usize = 1 << 20;
+/// The most steps of a chunk.
+const CHUNK_STEPS: usize = 1024;
+
+/// States of a chunk.
+const UNTOUCHED: u8 = 0;
+const DONE: u8 = 1;
+const FAILED: u8 = 2;
+
+/// The fate of a part of a batch that has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PartState {
+    /// All of it was transferred.
+    Done,
+    /// Some of it was transferred, or may have been.
+    Partial,
+    /// Nothing of it was transferred.
+    Untouched,
+}
+
+/// A part of a batch, in steps of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartPlan {
+    pub(crate) remote: u32,
+    pub(crate) how: GrantUse,
+    pub(crate) first_step: u32,
+    pub(crate) steps: u32,
+}
+
+/// The contents of a batch.
+#[derive(Default)]
+pub(crate) struct BatchPlan {
+    pub(crate) parts: Vec<PartPlan>,
+    pub(crate) steps: Vec<CopyStep>,
+    pub(crate) remotes: Vec<RemoteRegion>,
+    pub(crate) uses: Vec<OwnUse>,
+    pub(crate) bytes: u64,
+    pub(crate) deadline: Option<Instant>,
+    /// A message to be sent when everything is there.
+    pub(crate) message: Option<(Peer, Vec<u8>)>,
+}
+
+/// Steps that one thread copies at once.
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    remote: u32,
+    how: GrantUse,
+    first_step: u32,
+    steps: u32,
+}
+
+/// A batch under way.
+pub(crate) struct BatchCore {
+    endpoint: Arc<EndpointState>,
+    plan: BatchPlan,
+    chunks: Vec<Chunk>,
+    states: Box<[AtomicU8]>,
+    /// The next chunk that nobody has claimed.
+    next: AtomicUsize,
+    /// The chunks that are over.
+    over: AtomicUsize,
+    done: AtomicU64,
+    /// True once no chunk may begin any more.
+    is_stopped: AtomicBool,
+    /// The first cause of a stop.
+    cause: Mutex<Option<Error>>,
+    /// The bytes that were copied of chunks that failed.
+    failed: Mutex<Vec<(usize, usize)>>,
+    is_over: AtomicBool,
+    promise: Arc<Promise<()>>,
+}
+
+impl BatchCore {
+    /// # Safety
+    /// 1. Until the batch is over, the local memory of each step stays valid, writable for reads and readable for writes.
+    ///    Nobody holds a reference to what is written.
+    pub(crate) unsafe fn new(endpoint: &Arc<EndpointState>, plan: BatchPlan) -> Arc<Self> {
+        let chunks = chunks(&plan);
+        let batch = Self {
+            endpoint: Arc::clone(endpoint),
+            states: chunks.iter().map(|_| AtomicU8::new(UNTOUCHED)).collect(),
+            chunks,
+            plan,
+            next: AtomicUsize::new(0),
+            over: AtomicUsize::new(0),
+            done: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
+            cause: Mutex::default(),
+            failed: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            promise: Promise::new(),
+        };
+        let batch = Arc::new(batch);
+        if batch.chunks.is_empty() {
+            batch.come_to_end();
+        }
+        batch
+    }
+
+    /// Returns the number of chunks.
+    pub(crate) fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Copies chunks until all are claimed.
+    pub(crate) fn help(&self) {
+        loop {
+            let index = self.next.fetch_add(1, AcqRel);
+            let Some(chunk) = self.chunks.get(index) else {
+                // Keeps the counter from wrapping around.
+                self.next.store(self.chunks.len(), Relaxed);
+                return;
+            };
+            self.carry(index, chunk);
+            if self.over.fetch_add(1, AcqRel) + 1 == self.chunks.len() {
+                self.come_to_end();
+            }
+        }
+    }
+
+    fn carry(&self, index: usize, chunk: &Chunk) {
+        if self.is_stopped.load(Acquire) {
+            return;
+        }
+        if let Some(deadline) = self.plan.deadline
+            && Instant::now() >= deadline
+        {
+            return self.stop(|done, all| Error::DeadlinePassed { done, all });
+        }
+        let first = chunk.first_step as usize;
+        let steps = &self.plan.steps[first..first + chunk.steps as usize];
+        let remote = &self.plan.remotes[chunk.remote as usize];
+        // SAFETY: 1. and 2. condition 1 of `new`, until the batch is over, which it is only after this chunk.
+        let copied = unsafe { remote.copy(chunk.how, steps) };
+        match copied {
+            Ok(()) => {
+                let bytes: usize = steps.iter().map(|step| step.len).sum();
+                self.done.fetch_add(bytes as u64, Relaxed);
+                self.states[index].store(DONE, Release);
+            }
+            Err((bytes, error)) => {
+                self.done.fetch_add(bytes as u64, Relaxed);
+                self.failed.lock().push((index, bytes));
+                self.states[index].store(FAILED, Release);
+                self.stop(|_, _| error);
+            }
+        }
+    }
+
+    /// Lets no chunk begin any more. The first cause counts.
+    fn stop(&self, cause: impl FnOnce(u64, u64) -> Error) {
+        let mut first = self.cause.lock();
+        if first.is_none() {
+            *first = Some(cause(self.done.load(Relaxed), self.plan.bytes));
+        }
+        self.is_stopped.store(true, Release);
+    }
+
+    /// Ends the batch: all chunks are over.
+    fn come_to_end(&self) {
+        let mut cause = self.cause.lock();
+        if cause.is_none()
+            && let Some((peer, message)) = &self.plan.message
+            && let Err(error) = peer.send_later(message)
+        {
+            *cause = Some(error);
+        }
+        drop(cause);
+        self.is_over.store(true, Release);
+        self.promise.keep(());
+    }
+
+    /// Stops the batch, and waits until nothing of it lands any more.
+    fn cancel(&self) {
+        if !self.is_over.load(Acquire) {
+            self.stop(|done, all| Error::Cancelled { done, all });
+            self.help();
+            self.wait();
+        }
+    }
+
+    /// Stops the batch because the endpoint is closed.
+    pub(crate) fn cancel_closed(&self) {
+        self.stop(|_, _| Error::Closed);
+        self.help();
+    }
+
+    /// Waits until the batch is over.
+    fn wait(&self) {
+        while !self.is_over.load(Acquire) {
+            let _ = self.promise.wait(None);
+            // Another waiter may have taken the value, and nobody else waits for this one.
+            self.promise.keep(());
+        }
+    }
+
+    fn result(self: &Arc<Self>) -> Result<(), BatchFailure> {
+        match &*self.cause.lock() {
+            None => Ok(()),
+            Some(cause) => Err(BatchFailure {
+                cause: cause.clone(),
+                batch: Arc::clone(self),
+            }),
+        }
+    }
+
+    /// Hands the batch to the workers, or copies here if it is short or there are none.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub(crate) fn start(self: &Arc<Self>, inline: u64) -> crate::Result<()> {
+        self.endpoint.check_open()?;
+        if self.plan.bytes <= inline || !self.endpoint.workers.submit(self) {
+            self.help();
+        }
+        Ok(())
+    }
+
+    /// Copies here, with the workers if it is long, and waits for the end.
+    pub(crate) fn run(self: &Arc<Self>) -> Result<(), BatchFailure> {
+        if self.chunks.len() > 1 {
+            // Without workers this thread copies all.
+            let _ = self.endpoint.workers.submit(self);
+        }
+        self.help();
+        self.wait();
+        self.result()
+    }
+
+    /// Returns the fate of a part.
+    fn part(&self, index: usize) -> Option<PartState> {
+        let part = self.plan.parts.get(index)?;
+        let (mut any, mut all) = (false, true);
+        let steps = part.first_step..part.first_step + part.steps;
+        let first = (self.chunks).partition_point(|chunk| chunk.first_step + chunk.steps <= steps.start);
+        for at in first..self.chunks.len() {
+            let chunk = self.chunks[at];
+            if chunk.first_step >= steps.end {
+                break;
+            }
+            let both = chunk.first_step.max(steps.start)..(chunk.first_step + chunk.steps).min(steps.end);
+            match self.states[at].load(Acquire) {
+                DONE => any = true,
+                UNTOUCHED => all = false,
+                _ => {
+                    let failed = self.failed.lock();
+                    let copied = (failed.iter()).find(|(index, _)| *index == at);
+                    let copied = copied.map_or(0, |(_, bytes)| *bytes);
+                    let bytes_to = |step: u32| -> usize {
+                        let steps = chunk.first_step as usize..step as usize;
+                        self.plan.steps[steps].iter().map(|step| step.len).sum()
+                    };
+                    any |= bytes_to(both.start) <= copied;
+                    all &= bytes_to(both.end) <= copied;
+                }
+            }
+        }
+        Some(match (any, all) {
+            (_, true) => PartState::Done,
+            (true, false) => PartState::Partial,
+            (false, false) => PartState::Untouched,
+        })
+    }
+}
+
+/// Cuts the steps of a batch into chunks. The steps of a chunk are of one remote region and one direction.
+fn chunks(plan: &BatchPlan) -> Vec<Chunk> {
+    let mut chunks: Vec<Chunk> = Vec::new();
+    let mut bytes = 0;
+    for part in &plan.parts {
+        for step in part.first_step..part.first_step + part.steps {
+            let len = plan.steps[step as usize].len;
+            let joins = (chunks.last()).is_some_and(|last| {
+                (last.remote, last.how) == (part.remote, part.how)
+                    && bytes + len <= CHUNK
+                    && (last.steps as usize) < CHUNK_STEPS
+            });
+            match chunks.last_mut().filter(|_| joins) {
+                Some(last) => {
+                    last.steps += 1;
+                    bytes += len;
+                }
+                None => {
+                    chunks.push(Chunk {
+                        remote: part.remote,
+                        how: part.how,
+                        first_step: step,
+                        steps: 1,
+                    });
+                    bytes = len;
+                }
+            }
+        }
+    }
+    chunks
+}
+
+/// A batch under way. It is awaited as a future, or by [`wait`](Self::wait).
+///
+/// A handle that is dropped cancels the batch.
+#[must_use = "a batch whose handle is dropped is cancelled"]
+pub struct BatchHandle {
+    batch: Option<Arc<BatchCore>>,
+}
+
+impl BatchHandle {
+    pub(crate) fn new(batch: Arc<BatchCore>) -> Self {
+        Self { batch: Some(batch) }
+    }
+
+    /// Makes the handle of a batch without parts.
+    pub(crate) fn empty() -> Self {
+        Self { batch: None }
+    }
+
+    /// Returns whether the batch is over. Then [`wait`](Self::wait) returns at once.
+    pub fn is_over(&self) -> bool {
+        (self.batch.as_ref()).is_none_or(|batch| batch.is_over.load(Acquire))
+    }
+
+    /// Waits until the batch is over. This thread copies, too.
+    ///
+    /// # Errors
+    /// [`BatchFailure`].
+    pub fn wait(mut self) -> Result<(), BatchFailure> {
+        let Some(batch) = self.batch.take() else {
+            return Ok(());
+        };
+        batch.help();
+        batch.wait();
+        batch.result()
+    }
+
+    /// Stops the batch. When this returns, nothing of it lands any more. A batch that was over before keeps its result.
+    ///
+    /// # Errors
+    /// [`BatchFailure`], with [`Error::Cancelled`] unless the batch was over.
+    pub fn cancel(mut self) -> Result<(), BatchFailure> {
+        let Some(batch) = self.batch.take() else {
+            return Ok(());
+        };
+        batch.cancel();
+        batch.result()
+    }
+}
+
+impl Future for BatchHandle {
+    type Output = Result<(), BatchFailure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(batch) = &self.batch else {
+            return Poll::Ready(Ok(()));
+        };
+        if !batch.is_over.load(Acquire) && batch.promise.poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        let result = batch.result();
+        self.batch = None;
+        Poll::Ready(result)
+    }
+}
+
+impl Drop for BatchHandle {
+    fn drop(&mut self) {
+        if let Some(batch) = self.batch.take()
+            && batch.endpoint.check_origin().is_ok()
+        {
+            batch.cancel();
+        }
+    }
+}
+
+impl fmt::Debug for BatchHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BatchHandle(is over: {})", self.is_over())
+    }
+}
+
+/// The failure of a batch: the first cause, and the fate of each part. Nothing of the batch lands any more.
+#[derive(Clone)]
+pub struct BatchFailure {
+    cause: Error,
+    batch: Arc<BatchCore>,
+}
+
+impl BatchFailure {
+    /// Returns the first cause.
+    pub fn cause(&self) -> &Error {
+        &self.cause
+    }
+
+    /// Returns the number of parts of the batch.
+    pub fn parts(&self) -> usize {
+        self.batch.plan.parts.len()
+    }
+
+    /// Returns the fate of the part with this index, in the order in which they were added; `None` if there is none.
+    pub fn part(&self, index: usize) -> Option<PartState> {
+        self.batch.part(index)
+    }
+}
+
+impl fmt::Display for BatchFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.cause, f)
+    }
+}
+
+impl fmt::Debug for BatchFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.cause, f)
+    }
+}
+
+impl std::error::Error for BatchFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+impl From<BatchFailure> for Error {
+    fn from(failure: BatchFailure) -> Self {
+        failure.cause
+    }
+}

@@ -1,0 +1,188 @@
+//! Peers, as users hold them.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use hydrant_local::{ForeignMapping, Packet};
+
+use crate::{
+    Descriptor, Error, RemoteRegion, Result,
+    service::{EXPIRED, FORGED, FULL, OTHER_OWNER},
+    session::{Answer, Session},
+    state::EndpointState,
+    table::{PeerEntry, Stage},
+};
+
+/// Another endpoint, one incarnation of it. The handle can be cloned and used by any thread.
+#[derive(Clone)]
+pub struct Peer {
+    endpoint: Arc<EndpointState>,
+    entry: Arc<PeerEntry>,
+}
+
+impl Peer {
+    pub(crate) fn new(endpoint: Arc<EndpointState>, entry: Arc<PeerEntry>) -> Self {
+        Self { endpoint, entry }
+    }
+
+    pub(crate) fn endpoint(&self) -> &Arc<EndpointState> {
+        &self.endpoint
+    }
+
+    /// Returns the name that the peer has given itself. It may be empty, and several peers may have the same.
+    pub fn name(&self) -> &str {
+        &self.entry.name
+    }
+
+    /// Returns the number of the incarnation, which is drawn at random when an endpoint starts.
+    pub fn incarnation(&self) -> u64 {
+        self.entry.incarnation
+    }
+
+    /// Returns whether the peer is connected.
+    pub fn is_connected(&self) -> bool {
+        matches!(self.entry.stage(), Stage::Up(_))
+    }
+
+    /// Returns the connection.
+    fn session(&self) -> Result<Arc<Session>> {
+        self.endpoint.check_open()?;
+        match self.entry.stage() {
+            Stage::Up(session) => Ok(session),
+            Stage::Ended(ending) => Err(match ending {
+                crate::session::Ending::Left => Error::Left {
+                    peer: self.entry.label(),
+                },
+                crate::session::Ending::Lost(cause) => Error::Lost {
+                    peer: self.entry.label(),
+                    cause,
+                },
+                crate::session::Ending::Closed => Error::Closed,
+            }),
+            _ => Err(Error::NotConnected {
+                peer: self.entry.label(),
+            }),
+        }
+    }
+
+    /// Opens a region of the peer, or the part that a descriptor names. The peer's endpoint answers, even if its program
+    /// computes. Waits for the answer as long as [`EndpointBuilder::peer_timeout`](crate::EndpointBuilder::peer_timeout)
+    /// says.
+    ///
+    /// # Errors
+    /// [`Error::OtherOwner`], [`Error::Forged`], [`Error::Revoked`], [`Error::Expired`], [`Error::Exhausted`] if the peer
+    /// has granted this process too many regions at a time, [`Error::TimedOut`], [`Error::Lost`], [`Error::Left`],
+    /// [`Error::NotConnected`], [`Error::Closed`], [`Error::Forked`], [`Error::System`].
+    pub fn open(&self, descriptor: &Descriptor) -> Result<RemoteRegion> {
+        let session = self.session()?;
+        let peer = || self.entry.label();
+        let other_owner = || Error::OtherOwner {
+            peer: peer(),
+            owner: descriptor.owner,
+            found: self.entry.incarnation,
+        };
+        if descriptor.owner != self.entry.incarnation {
+            return Err(other_owner());
+        }
+        let (promise, sent) = session.ask(&descriptor.to_bytes())?;
+        self.endpoint.after_send(&session, sent);
+        let within = self.endpoint.patience;
+        let answer = promise.wait(Instant::now().checked_add(within));
+        let (grant, file, file_offset) = match answer {
+            Some(Answer::Granted {
+                grant,
+                file,
+                file_offset,
+            }) => (grant, file, file_offset),
+            Some(Answer::Refused { cause }) => {
+                return Err(match cause {
+                    EXPIRED => Error::Expired { peer: peer() },
+                    FORGED => Error::Forged { peer: peer() },
+                    OTHER_OWNER => other_owner(),
+                    FULL => Error::Exhausted {
+                        what: "open regions of one peer",
+                        limit: hydrant_local::GRANTS.into(),
+                    },
+                    _ => Error::Revoked { peer: peer() },
+                });
+            }
+            Some(Answer::Ended) => return Err(session.end_error()),
+            None => {
+                let what = "the answer about a region";
+                return Err(Error::TimedOut { what, within });
+            }
+        };
+        let scope = descriptor.scope();
+        let mapping = match file {
+            Some(file) => {
+                let len = usize::try_from(scope.len).unwrap_or(usize::MAX);
+                match ForeignMapping::new(&file, file_offset, len) {
+                    Ok(mapping) => Some(mapping),
+                    Err(cause) => {
+                        let sent = session.link.send(&Packet::Release { grant }, None);
+                        if let Ok(sent) = sent {
+                            self.endpoint.after_send(&session, sent);
+                        }
+                        return Err(cause.into());
+                    }
+                }
+            }
+            None => None,
+        };
+        let terms = (scope.len, scope.rights);
+        let remote = RemoteRegion::new(&self.endpoint, &session, grant, mapping, terms);
+        Ok(remote)
+    }
+
+    /// Sends a message of at most [`MAX_MESSAGE`](crate::MAX_MESSAGE) bytes. Messages of a peer arrive once, in order,
+    /// as [events](crate::EndpointEvent::Message). Waits while the peer has 1 MiB of them that its program has not read,
+    /// as long as [`EndpointBuilder::peer_timeout`](crate::EndpointBuilder::peer_timeout) says.
+    ///
+    /// # Errors
+    /// [`Error::MessageTooLong`], [`Error::NoRoom`], [`Error::Lost`], [`Error::Left`], [`Error::NotConnected`],
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub fn send(&self, message: &[u8]) -> Result<()> {
+        self.send_within(message, self.endpoint.patience)
+    }
+
+    /// As [`send`](Self::send), but waits for room only so long.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_within(&self, message: &[u8], patience: Duration) -> Result<()> {
+        let session = self.session()?;
+        let now = Instant::now();
+        // A deadline beyond the range of the clock is far enough away.
+        let far = now + Duration::from_secs(1 << 30);
+        let deadline = now.checked_add(patience).unwrap_or(far);
+        let sent = session.send(message, Some(deadline))?;
+        self.endpoint.after_send(&session, sent);
+        Ok(())
+    }
+
+    /// Sends a message, now or when there is room.
+    pub(crate) fn send_later(&self, message: &[u8]) -> Result<()> {
+        let session = self.session()?;
+        let sent = session.send(message, None)?;
+        self.endpoint.after_send(&session, sent);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Peer({:?}, {:016x})", self.name(), self.incarnation())
+    }
+}
+
+/// Handles of the same incarnation are equal.
+impl PartialEq for Peer {
+    fn eq(&self, other: &Self) -> bool {
+        self.entry.incarnation == other.entry.incarnation
+    }
+}
+
+impl Eq for Peer {}

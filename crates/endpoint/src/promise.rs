@@ -1,0 +1,75 @@
+//! A value that one thread will give and another waits for.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Instant,
+};
+
+use parking_lot::{Condvar, Mutex};
+
+/// A value that comes once.
+pub(crate) struct Promise<T> {
+    state: Mutex<PromiseState<T>>,
+    kept: Condvar,
+}
+
+struct PromiseState<T> {
+    value: Option<T>,
+    waker: Option<Waker>,
+}
+
+impl<T> Promise<T> {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(PromiseState {
+                value: None,
+                waker: None,
+            }),
+            kept: Condvar::new(),
+        })
+    }
+
+    /// Gives the value.
+    pub(crate) fn keep(&self, value: T) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.value = Some(value);
+            state.waker.take()
+        };
+        self.kept.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Waits for the value, at most until `deadline`.
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Option<T> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(value) = state.value.take() {
+                return Some(value);
+            }
+            match deadline {
+                None => self.kept.wait(&mut state),
+                Some(deadline) => {
+                    if self.kept.wait_until(&mut state, deadline).timed_out() {
+                        return state.value.take();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the value, or has the task woken once it is there.
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<T> {
+        let mut state = self.state.lock();
+        match state.value.take() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! The thread of an endpoint: takes connections, packets and news of processes that end.
+
+use std::{
+    collections::HashMap,
+    mem::MaybeUninit,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use hydrant_conduit::Error as ConduitError;
+use hydrant_local::{
+    ArrivalRefusal, ArrivalStep, GrantName, GrantTerms, Introduction, LocalArrival, LocalLink,
+    LocalListener, LocalPacket, Packet, ReceiveError, monotonic,
+};
+use rustix::event::{Timespec, epoll};
+
+use crate::{
+    Descriptor, Loss, Result, Rights,
+    event::News,
+    session::{Answer, Ending, Session},
+    state::{EndpointCommand, EndpointState, parse_introduction},
+    table::Arriving,
+};
+
+/// Causes of a refusal to open a region.
+pub(crate) const REVOKED: u8 = 1;
+pub(crate) const EXPIRED: u8 = 2;
+pub(crate) const FORGED: u8 = 3;
+pub(crate) const OTHER_OWNER: u8 = 4;
+pub(crate) const FULL: u8 = 5;
+
+/// Descriptors that the thread always waits for. The others are `2 * number` for a socket and one more for a process.
+const COMMANDS: u64 = 0;
+const LISTENER: u64 = 1;
+
+/// How long a connection may take to introduce itself.
+const INTRODUCTION: Duration = Duration::from_secs(5);
+/// The most connections that have not introduced themselves. A further one ends the oldest.
+const MOST_ARRIVALS: usize = 256;
+/// How long no connection is taken after the system refused one.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The packets of a connection that are taken at a time, so that each gets its turn.
+const TURN: usize = 64;
+/// The connections that are taken at a time.
+const ACCEPTS: usize = 32;
+
+/// The thread's state.
+pub(crate) struct Service {
+    endpoint: Arc<EndpointState>,
+    listener: LocalListener,
+    epoll: OwnedFd,
+    sessions: HashMap<u64, ServedSession>,
+    arrivals: HashMap<u64, LocalArrival>,
+    /// When connections are taken again.
+    accepts_again: Option<Instant>,
+    buffer: Vec<u8>,
+}
+
+struct ServedSession {
+    session: Arc<Session>,
+    /// True if the peer has said that it leaves.
+    leaves: bool,
+}
+
+impl Service {
+    /// # Errors
+    /// [`Error::System`](crate::Error::System).
+    pub(crate) fn new(endpoint: Arc<EndpointState>, listener: LocalListener) -> Result<Self> {
+        let failed = |cause| ConduitError::system("making an epoll descriptor", cause);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        let service = Self {
+            endpoint,
+            listener,
+            epoll,
+            sessions: HashMap::new(),
+            arrivals: HashMap::new(),
+            accepts_again: None,
+            buffer: vec![0; LocalLink::BUFFER],
+        };
+        service
+            .listen_to(&service.endpoint.commands, COMMANDS)
+            .map_err(failed)?;
+        service
+            .listen_to(&service.listener, LISTENER)
+            .map_err(failed)?;
+        Ok(service)
+    }
+
+    fn listen_to(&self, source: impl AsFd, number: u64) -> rustix::io::Result<()> {
+        let data = epoll::EventData::new_u64(number);
+        epoll::add(&self.epoll, source, data, epoll::EventFlags::IN)
+    }
+
+    /// Serves until the endpoint is closed.
+    pub(crate) fn run(mut self) {
+        loop {
+            let mut space = [MaybeUninit::<epoll::Event>::uninit(); 64];
+            let timeout = self.timeout();
+            let events = match epoll::wait(&self.epoll, &mut space, timeout.as_ref()) {
+                Ok((events, _)) => events,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(cause) => {
+                    tracing::error!(%cause, "an endpoint hears nothing any more");
+                    return self.close();
+                }
+            };
+            let events: smallvec::SmallVec<[(u64, epoll::EventFlags); 64]> = (events.iter())
+                .map(|event| (event.data.u64(), event.flags))
+                .collect();
+            for (number, flags) in events {
+                match number {
+                    COMMANDS => {
+                        if self.obey() {
+                            return self.close();
+                        }
+                    }
+                    LISTENER => self.accept(),
+                    _ if number % 2 == 1 => self.process_ended(number / 2),
+                    _ if self.arrivals.contains_key(&(number / 2)) => self.introduce(number / 2),
+                    _ => {
+                        if flags.contains(epoll::EventFlags::OUT) {
+                            self.flush(number / 2);
+                        }
+                        self.receive(number / 2);
+                    }
+                }
+            }
+            self.tidy();
+        }
+    }
+
+    /// Returns how long to sleep at most.
+    fn timeout(&self) -> Option<Timespec> {
+        let first = self.arrivals.values().map(LocalArrival::since).min();
+        let first = first.map(|since| since + INTRODUCTION);
+        let until = first.into_iter().chain(self.accepts_again).min()?;
+        let left = until.saturating_duration_since(Instant::now());
+        // A millisecond more, so that the time has come by then.
+        Timespec::try_from(left + Duration::from_millis(1)).ok()
+    }
+
+    /// Ends connections that do not introduce themselves, and takes connections again.
+    fn tidy(&mut self) {
+        let now = Instant::now();
+        if self.accepts_again.is_some_and(|at| at <= now) {
+            self.accepts_again = None;
+            let _ = self.listen_to(&self.listener, LISTENER);
+        }
+        self.arrivals
+            .retain(|_, arrival| now.duration_since(arrival.since()) < INTRODUCTION);
+    }
+
+    /// Does what other threads ordered. Returns whether to end.
+    fn obey(&mut self) -> bool {
+        for command in self.endpoint.commands.take_all() {
+            match command {
+                EndpointCommand::Add(session) => self.add(session),
+                EndpointCommand::Flush(number) => self.flush(number),
+                EndpointCommand::Close => return true,
+            }
+        }
+        false
+    }
+
+    fn add(&mut self, session: Arc<Session>) {
+        let number = session.number;
+        let mut watched = self.listen_to(&session.link, 2 * number);
+        if let (Ok(()), Some(process)) = (watched, &session.link.process().watch) {
+            watched = self.listen_to(process, 2 * number + 1);
+        }
+        if let Err(cause) = watched {
+            tracing::error!(%cause, "a peer cannot be heard");
+            self.endpoint
+                .end_session(&session, Ending::Lost(Loss::Broken));
+            return;
+        }
+        let served = ServedSession {
+            session,
+            leaves: false,
+        };
+        self.sessions.insert(number, served);
+        // Packets may have come before the socket was watched, and there may be none later.
+        self.receive(number);
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS {
+            match self.listener.accept() {
+                Ok(Some(arrival)) => {
+                    if self.arrivals.len() >= MOST_ARRIVALS {
+                        let oldest = self.arrivals.iter().min_by_key(|(_, it)| it.since());
+                        if let Some(number) = oldest.map(|(number, _)| *number) {
+                            self.arrivals.remove(&number);
+                        }
+                    }
+                    let number = self.endpoint.fresh_number();
+                    if self.listen_to(&arrival, 2 * number).is_ok() {
+                        self.arrivals.insert(number, arrival);
+                    }
+                }
+                Ok(None) => return,
+                Err(cause) => {
+                    // Without descriptors the socket stays readable, and would keep this thread busy.
+                    tracing::warn!(%cause, "no connection can be taken");
+                    let _ = epoll::delete(&self.epoll, &self.listener);
+                    self.accepts_again = Some(Instant::now() + PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Goes on with a connection that introduces itself.
+    fn introduce(&mut self, number: u64) {
+        let Some(mut arrival) = self.arrivals.remove(&number) else {
+            return;
+        };
+        match arrival.step() {
+            ArrivalStep::Waiting => {
+                self.arrivals.insert(number, arrival);
+            }
+            ArrivalStep::Gone => {}
+            ArrivalStep::Introduced(introduction) => {
+                let _ = epoll::delete(&self.epoll, &arrival);
+                self.admit(arrival, &introduction);
+            }
+        }
+    }
+
+    /// Makes a connection that has introduced itself, or refuses it.
+    fn admit(&mut self, arrival: LocalArrival, introduction: &Introduction) {
+        let refuse = |arrival: LocalArrival, why| arrival.refuse(ArrivalRefusal::Other(why));
+        let Some((incarnation, name)) = parse_introduction(&introduction.bytes) else {
+            return refuse(arrival, "the introduction is malformed");
+        };
+        if incarnation == self.endpoint.incarnation {
+            return refuse(arrival, "it is the same endpoint");
+        }
+        if self.endpoint.events.is_full() {
+            return refuse(arrival, "its program does not read its events");
+        }
+        let entry = self.endpoint.peers.entry(incarnation, name);
+        let own = self.endpoint.incarnation;
+        let mut decision = entry.arriving(own);
+        if let Arriving::Up(session) = &decision {
+            // The peer has ended that connection if it makes another. The news of the end may be unread.
+            self.receive(session.number);
+            decision = entry.arriving(own);
+        }
+        match decision {
+            Arriving::Welcome => {}
+            Arriving::Crossing | Arriving::Up(_) => {
+                return arrival.refuse(ArrivalRefusal::Crossing);
+            }
+        }
+        let accepted = arrival.accept(introduction, &self.endpoint.introduction());
+        let link = match accepted {
+            Ok(link) => link,
+            Err(cause) => {
+                tracing::warn!(%cause, peer = %entry.label(), "a connection failed");
+                return;
+            }
+        };
+        let session = Session::new(entry, link, self.endpoint.fresh_number());
+        session
+            .peer
+            .set(crate::table::Stage::Up(Arc::clone(&session)));
+        self.endpoint.note_up(&session);
+        self.add(session);
+    }
+
+    /// Sends what waits at a connection, and watches if its socket becomes writable.
+    fn flush(&mut self, number: u64) {
+        let Some(served) = self.sessions.get(&number) else {
+            return;
+        };
+        let flags = match served.session.link.flush() {
+            Ok(true) => epoll::EventFlags::IN,
+            Ok(false) => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+            // The next packet to receive is the end.
+            Err(_) => return,
+        };
+        let data = epoll::EventData::new_u64(2 * number);
+        let _ = epoll::modify(&self.epoll, &served.session.link, data, flags);
+    }
+
+    /// Notes that a peer's process has ended. Its last packets count.
+    fn process_ended(&mut self, number: u64) {
+        while let Some(served) = self.sessions.get(&number) {
+            let session = Arc::clone(&served.session);
+            if !self.receive(number) {
+                self.finish(&session, Loss::Died);
+            }
+        }
+    }
+
+    /// Takes packets of a connection. Returns whether there may be more.
+    fn receive(&mut self, number: u64) -> bool {
+        let Some(served) = self.sessions.get(&number) else {
+            return false;
+        };
+        let session = Arc::clone(&served.session);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut more = true;
+        for _ in 0..TURN {
+            let result = match session.link.receive(&mut buffer) {
+                Ok(Some(packet)) => self.take(&session, packet),
+                Ok(None) => {
+                    more = false;
+                    break;
+                }
+                Err(ReceiveError::Ended) => Err(Loss::Died),
+                Err(ReceiveError::Malformed(what)) => Err(Loss::Malformed(what)),
+            };
+            if let Err(loss) = result {
+                self.finish(&session, loss);
+                more = false;
+                break;
+            }
+        }
+        self.buffer = buffer;
+        more
+    }
+
+    /// Ends a connection.
+    fn finish(&mut self, session: &Arc<Session>, loss: Loss) {
+        let Some(served) = self.sessions.remove(&session.number) else {
+            return;
+        };
+        let _ = epoll::delete(&self.epoll, &session.link);
+        if let Some(process) = &session.link.process().watch {
+            let _ = epoll::delete(&self.epoll, process);
+        }
+        let ending = match loss {
+            Loss::Died if served.leaves => Ending::Left,
+            loss => Ending::Lost(loss),
+        };
+        self.endpoint.end_session(session, ending);
+    }
+
+    /// Takes a packet.
+    ///
+    /// # Errors
+    /// The violation of the protocol, if it is one.
+    fn take(&mut self, session: &Arc<Session>, packet: LocalPacket<'_>) -> Result<(), Loss> {
+        let endpoint = Arc::clone(&self.endpoint);
+        match packet.packet {
+            Packet::Ask { request, question } => {
+                let answered = answer(&endpoint, session, request, question);
+                endpoint.after_send(session, answered);
+            }
+            Packet::Granted {
+                request,
+                grant,
+                file_offset,
+            } => {
+                let answer = Answer::Granted {
+                    grant,
+                    file: packet.descriptor,
+                    file_offset,
+                };
+                if !session.answer(request, answer) {
+                    return Err(Loss::Malformed("it answers what nobody asked"));
+                }
+            }
+            Packet::NotGranted { request, cause, .. } => {
+                if !session.answer(request, Answer::Refused { cause }) {
+                    return Err(Loss::Malformed("it answers what nobody asked"));
+                }
+            }
+            Packet::Release { grant } => release(session, grant)?,
+            Packet::Message { more, bytes } => {
+                if let Some(message) = session.take_part(more, bytes)? {
+                    endpoint
+                        .events
+                        .push(News::Message(Arc::clone(session), message));
+                }
+            }
+            Packet::Credit { bytes } => {
+                let sent = session.take_credit(bytes)?;
+                endpoint.after_send(session, sent);
+            }
+            Packet::Leave => {
+                if let Some(served) = self.sessions.get_mut(&session.number) {
+                    served.leaves = true;
+                }
+            }
+            _ => return Err(Loss::Malformed("a packet out of its place")),
+        }
+        Ok(())
+    }
+
+    /// Says goodbye to all peers.
+    fn close(self) {
+        for served in self.sessions.values() {
+            let _ = served.session.link.send(&Packet::Leave, None);
+            self.endpoint.end_session(&served.session, Ending::Closed);
+        }
+        // Connections that this thread has not heard of yet.
+        for session in self.endpoint.peers.up() {
+            let _ = session.link.send(&Packet::Leave, None);
+            self.endpoint.end_session(&session, Ending::Closed);
+        }
+    }
+}
+
+/// Answers the question for a region.
+fn answer(
+    endpoint: &EndpointState,
+    session: &Arc<Session>,
+    request: u64,
+    question: &[u8],
+) -> hydrant_local::SendState {
+    let outcome = open(endpoint, session, question);
+    let sent = match outcome {
+        Ok((grant, file, file_offset)) => {
+            let packet = Packet::Granted {
+                request,
+                grant,
+                file_offset,
+            };
+            session.link.send(&packet, file.as_ref())
+        }
+        Err(cause) => {
+            let packet = Packet::NotGranted {
+                request,
+                cause,
+                text: &[],
+            };
+            session.link.send(&packet, None)
+        }
+    };
+    // If the connection has ended, the next packet to receive says so.
+    sent.unwrap_or(hydrant_local::SendState::Sent)
+}
+
+/// The grant, and the file to map from an offset on.
+type Opened = (GrantName, Option<Arc<OwnedFd>>, u64);
+
+/// Grants a peer what a descriptor names.
+fn open(endpoint: &EndpointState, session: &Arc<Session>, question: &[u8]) -> Result<Opened, u8> {
+    let descriptor = Descriptor::from_bytes(question).map_err(|_| FORGED)?;
+    if descriptor.owner != endpoint.incarnation {
+        return Err(OTHER_OWNER);
+    }
+    if !descriptor.is_of(&endpoint.secret) {
+        return Err(FORGED);
+    }
+    let region = endpoint.regions.lock().get(&descriptor.region).cloned();
+    let region = region.ok_or(REVOKED)?;
+    let scope = descriptor.scope();
+    let until = match scope.until {
+        None => None,
+        Some(until) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let now = u64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
+            let left = until.checked_sub(now).filter(|left| *left > 0);
+            Some(monotonic().saturating_add(left.ok_or(EXPIRED)?))
+        }
+    };
+    let terms = GrantTerms {
+        addr: region.window.addr() + scope.start as usize,
+        len: scope.len as usize,
+        read: scope.rights.contains(Rights::READ),
+        write: scope.rights.contains(Rights::WRITE),
+        until,
+    };
+    let granted = region.grant(session, || session.link.grant(&terms));
+    let grant = granted.ok_or(REVOKED)?.ok_or(FULL)?;
+    Ok((grant, region.file.clone(), scope.start))
+}
+
+/// Ends a grant that the peer has given back.
+fn release(session: &Session, grant: GrantName) -> Result<(), Loss> {
+    let Some(region) = session.forget_granted(grant) else {
+        // The region was revoked before.
+        return Ok(());
+    };
+    if region.release(session, grant) {
+        Ok(())
+    } else {
+        Err(Loss::Malformed("it uses memory that it has given back"))
+    }
+}

@@ -1,0 +1,257 @@
+//! The state of an endpoint, which its handles, its thread and its regions share.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+    time::{Duration, Instant},
+};
+
+use hydrant_base::words::Fixed;
+use hydrant_conduit::{CommandQueue, fork::CreatorProcess};
+use hydrant_local::{ConnectError, SendState, proof::Block};
+use parking_lot::Mutex;
+
+use crate::{
+    Address, Error, MAX_NAME, Peer, Result,
+    address::Way,
+    event::{EventQueue, News},
+    region::RegionCore,
+    session::{Ending, Session},
+    table::{PeerEntry, PeerTable, Stage},
+    workers::Workers,
+};
+
+/// An order to the service thread.
+pub(crate) enum EndpointCommand {
+    /// A connection was made.
+    Add(Arc<Session>),
+    /// Packets wait at this connection.
+    Flush(u64),
+    /// The endpoint is closed.
+    Close,
+}
+
+/// The state of an endpoint.
+pub(crate) struct EndpointState {
+    pub(crate) incarnation: u64,
+    pub(crate) address: Address,
+    /// Seals descriptors. Only this process knows it.
+    pub(crate) secret: Block,
+    pub(crate) regions: Mutex<HashMap<u64, Arc<RegionCore>>>,
+    pub(crate) peers: PeerTable,
+    pub(crate) events: EventQueue,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) commands: CommandQueue<EndpointCommand>,
+    /// How long to wait for a peer.
+    pub(crate) patience: Duration,
+    next: AtomicU64,
+    is_closed: AtomicBool,
+    creator: CreatorProcess,
+}
+
+impl EndpointState {
+    /// # Errors
+    /// [`Error::System`].
+    pub(crate) fn new(address: Address, secret: Block, patience: Duration) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            incarnation: address.incarnation,
+            address,
+            secret,
+            regions: Mutex::default(),
+            peers: PeerTable::default(),
+            events: EventQueue::default(),
+            workers: Workers::new(),
+            commands: CommandQueue::new()?,
+            patience,
+            next: AtomicU64::new(1),
+            is_closed: AtomicBool::new(false),
+            creator: CreatorProcess::here(),
+        }))
+    }
+
+    /// Returns the name for people.
+    pub(crate) fn label(&self) -> &str {
+        &self.address.name
+    }
+
+    /// Returns a number that was not given out before: for a connection, or a region.
+    pub(crate) fn fresh_number(&self) -> u64 {
+        self.next.fetch_add(1, Relaxed)
+    }
+
+    /// # Errors
+    /// [`Error::Forked`].
+    #[inline]
+    pub(crate) fn check_origin(&self) -> Result<()> {
+        if self.creator.is_here() {
+            Ok(())
+        } else {
+            Err(Error::Forked)
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Forked`], [`Error::Closed`].
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.check_origin()?;
+        if self.is_closed.load(SeqCst) {
+            return Err(Error::Closed);
+        }
+        Ok(())
+    }
+
+    /// Notes that the endpoint is closed. Returns `false` if it was before.
+    pub(crate) fn close(&self) -> bool {
+        !self.is_closed.swap(true, SeqCst)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(SeqCst)
+    }
+
+    /// Has a connection flushed once its socket is writable, if packets wait.
+    pub(crate) fn after_send(&self, session: &Session, state: SendState) {
+        if state == SendState::Waits {
+            self.commands.push(EndpointCommand::Flush(session.number));
+        }
+    }
+
+    /// Returns what this endpoint tells others about itself.
+    pub(crate) fn introduction(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.incarnation.put(&mut bytes);
+        bytes.extend_from_slice(self.address.name.as_bytes());
+        bytes
+    }
+
+    /// Notes that a connection is made.
+    pub(crate) fn note_up(&self, session: &Arc<Session>) {
+        let news = match self.peers.note_up(&session.peer) {
+            Some(previous) => News::Returned(Arc::clone(session), previous),
+            None => News::Connected(Arc::clone(session)),
+        };
+        self.events.push(news);
+    }
+
+    /// Ends a connection. Its grants end, and those who wait for it hear of it.
+    pub(crate) fn end_session(&self, session: &Arc<Session>, ending: Ending) {
+        if !session.end(ending) {
+            return;
+        }
+        session.peer.end(session, ending);
+        for (grant, region) in session.forget_all_granted() {
+            // A grant in use stays with the region.
+            region.release(session, grant);
+        }
+        match ending {
+            Ending::Left => self.events.push(News::Left(Arc::clone(session))),
+            Ending::Lost(cause) => self.events.push(News::Lost(Arc::clone(session), cause)),
+            Ending::Closed => {}
+        }
+    }
+
+    /// Connects to a peer, or waits for a connection that is being made.
+    ///
+    /// # Errors
+    /// As [`Endpoint::connect`](crate::Endpoint::connect).
+    pub(crate) fn connect(
+        self: &Arc<Self>,
+        address: &Address,
+        patience: Duration,
+    ) -> Result<(Arc<PeerEntry>, Arc<Session>)> {
+        self.check_open()?;
+        if address.incarnation == self.incarnation {
+            return Err(Error::OwnAddress);
+        }
+        let entry = self.peers.of(address);
+        let deadline = Instant::now() + patience;
+        let unreachable = |why: String| Error::Unreachable {
+            peer: entry.label(),
+            why,
+        };
+        loop {
+            match entry.begin() {
+                None => {}
+                Some(Stage::Up(session)) => return Ok((entry, session)),
+                Some(_) => match entry.wait_settled(deadline) {
+                    Stage::Connecting | Stage::Expecting => {
+                        entry.fail(Stage::Idle);
+                        let waited = format!("no answer within {} ms", patience.as_millis());
+                        return Err(unreachable(waited));
+                    }
+                    _ => continue,
+                },
+            }
+            match self.attempt(address, &entry, deadline) {
+                Ok(session) => return Ok((entry, session)),
+                Err(ConnectError::Crossing) => entry.fail(Stage::Expecting),
+                Err(cause) => {
+                    entry.fail(Stage::Idle);
+                    // The peer may have connected meanwhile.
+                    if let Stage::Up(session) = entry.stage() {
+                        return Ok((entry, session));
+                    }
+                    return Err(match cause {
+                        ConnectError::System(cause) => Error::System(cause),
+                        ConnectError::Nobody => unreachable(
+                            "nobody listens at its address on this host: it has ended, or is of another host".into(),
+                        ),
+                        ConnectError::TimedOut => {
+                            unreachable(format!("no answer within {} ms", patience.as_millis()))
+                        }
+                        other => unreachable(other.to_string()),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Makes one attempt to connect.
+    fn attempt(
+        self: &Arc<Self>,
+        address: &Address,
+        entry: &Arc<PeerEntry>,
+        deadline: Instant,
+    ) -> Result<Arc<Session>, ConnectError> {
+        let way = address.ways.iter().find_map(|way| match way {
+            Way::Local(name) => Some(name),
+            Way::Unknown(..) => None,
+        });
+        let way = way.ok_or(ConnectError::Nobody)?;
+        let own = self.introduction();
+        let (link, theirs) = hydrant_local::connect(way, &address.key, &own, deadline)?;
+        let (incarnation, _) = parse_introduction(&theirs)
+            .ok_or(ConnectError::Malformed("an introduction that is none"))?;
+        if incarnation != address.incarnation {
+            let what = format!("incarnation {incarnation:016x} answers: it has been started again");
+            return Err(ConnectError::Refused(what));
+        }
+        let session = Session::new(Arc::clone(entry), link, self.fresh_number());
+        if !entry.set_up(&session) {
+            session.end(Ending::Closed);
+            return Err(ConnectError::Crossing);
+        }
+        self.note_up(&session);
+        self.commands.push(EndpointCommand::Add(Arc::clone(&session)));
+        Ok(session)
+    }
+
+    /// Returns a handle of a peer.
+    pub(crate) fn peer(self: &Arc<Self>, entry: &Arc<PeerEntry>) -> Peer {
+        Peer::new(Arc::clone(self), Arc::clone(entry))
+    }
+}
+
+/// Parses an introduction: the incarnation and the name.
+pub(crate) fn parse_introduction(bytes: &[u8]) -> Option<(u64, &str)> {
+    let mut rest = bytes;
+    let incarnation = u64::take(&mut rest).ok()?;
+    let name = std::str::from_utf8(rest).ok()?;
+    (name.len() <= MAX_NAME && !name.chars().any(char::is_control)).then_some((incarnation, name))
+}

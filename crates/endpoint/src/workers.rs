@@ -1,0 +1,121 @@
+//! Threads that copy, so that callers need not.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::carry::BatchCore;
+
+/// The most threads.
+const MOST: usize = 8;
+
+/// A few threads, which are started when there is work for them.
+pub(crate) struct Workers {
+    state: Mutex<WorkerState>,
+    work: Condvar,
+    most: usize,
+}
+
+struct WorkerState {
+    queue: VecDeque<Arc<BatchCore>>,
+    threads: Vec<JoinHandle<()>>,
+    sleeping: usize,
+    is_over: bool,
+}
+
+impl Workers {
+    pub(crate) fn new() -> Arc<Self> {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        Arc::new(Self {
+            state: Mutex::new(WorkerState {
+                queue: VecDeque::new(),
+                threads: Vec::new(),
+                sleeping: 0,
+                is_over: false,
+            }),
+            work: Condvar::new(),
+            most: processors.min(MOST),
+        })
+    }
+
+    /// Hands a batch to the threads. Returns `false` if there are none, and none can be started.
+    pub(crate) fn submit(self: &Arc<Self>, batch: &Arc<BatchCore>) -> bool {
+        let mut state = self.state.lock();
+        if state.is_over {
+            return false;
+        }
+        let wanted = batch.chunks().min(self.most);
+        // A new thread looks at the queue before it sleeps.
+        let mut available = state.sleeping;
+        while available < wanted && state.threads.len() < self.most {
+            let workers = Arc::clone(self);
+            let started = thread::Builder::new()
+                .name("hydrant-copy".to_owned())
+                .stack_size(128 << 10)
+                .spawn(move || workers.run());
+            match started {
+                Ok(thread) => state.threads.push(thread),
+                Err(cause) => {
+                    tracing::warn!(%cause, "no thread to copy");
+                    break;
+                }
+            }
+            available += 1;
+        }
+        if state.threads.is_empty() {
+            return false;
+        }
+        state.queue.push_back(Arc::clone(batch));
+        drop(state);
+        if wanted > 1 {
+            self.work.notify_all();
+        } else {
+            self.work.notify_one();
+        }
+        true
+    }
+
+    fn run(&self) {
+        loop {
+            let batch = {
+                let mut state = self.state.lock();
+                loop {
+                    if state.is_over {
+                        return;
+                    }
+                    if let Some(batch) = state.queue.front() {
+                        break Arc::clone(batch);
+                    }
+                    state.sleeping += 1;
+                    self.work.wait(&mut state);
+                    state.sleeping -= 1;
+                }
+            };
+            batch.help();
+            // Every chunk has been claimed.
+            let mut state = self.state.lock();
+            state.queue.retain(|other| !Arc::ptr_eq(other, &batch));
+        }
+    }
+
+    /// Cancels what waits, and ends the threads.
+    pub(crate) fn end(&self) {
+        let (queue, threads) = {
+            let mut state = self.state.lock();
+            state.is_over = true;
+            let queue = std::mem::take(&mut state.queue);
+            (queue, std::mem::take(&mut state.threads))
+        };
+        self.work.notify_all();
+        for batch in queue {
+            batch.cancel_closed();
+        }
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! The format of packets. A packet is one byte that names its kind, and the fields of that kind.
+
+use hydrant_base::words::{Fixed, Malformed};
+
+use crate::{area::GrantName, proof::Block};
+
+/// The version of the protocol.
+pub(crate) const VERSION: u32 = 1;
+/// The most bytes of an introduction.
+pub const MAX_INTRODUCTION: usize = 4096;
+/// The most bytes of data in a packet.
+pub const MAX_PAYLOAD: usize = 32 << 10;
+/// The most bytes of a packet.
+pub(crate) const MAX_PACKET: usize = MAX_PAYLOAD + 128;
+
+/// A packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the variants tell what their fields hold")]
+pub enum Packet<'a> {
+    /// The first packet of a connection, from the process that listens.
+    Challenge { version: u32, nonce: Block },
+    /// The answer: a proof over both numbers, and an introduction. `word` is the address of a word whose value is `value`.
+    Hello {
+        version: u32,
+        nonce: Block,
+        proof: Block,
+        word: u64,
+        value: u64,
+        introduction: &'a [u8],
+    },
+    /// The connection is made. The descriptor of the area comes along.
+    Welcome {
+        proof: Block,
+        word: u64,
+        value: u64,
+        introduction: &'a [u8],
+    },
+    /// The connection is refused.
+    Denied { cause: u8, text: &'a [u8] },
+    /// A question of the layer above.
+    Ask { request: u64, question: &'a [u8] },
+    /// The answer: a grant, and from where in the file that comes along, if one does.
+    Granted {
+        request: u64,
+        grant: GrantName,
+        file_offset: u64,
+    },
+    /// The answer: no.
+    NotGranted {
+        request: u64,
+        cause: u8,
+        text: &'a [u8],
+    },
+    /// The sender uses a grant no more.
+    Release { grant: GrantName },
+    /// A part of a message, and if more parts follow.
+    Message { more: bool, bytes: &'a [u8] },
+    /// The receiver of messages has taken so many bytes more.
+    Credit { bytes: u64 },
+    /// Data for the receiver's memory, from a sender that cannot copy.
+    Store {
+        request: u64,
+        grant: GrantName,
+        offset: u64,
+        bytes: &'a [u8],
+    },
+    /// A wish for data of the receiver's memory, from a sender that cannot copy.
+    Load {
+        request: u64,
+        grant: GrantName,
+        offset: u64,
+        len: u32,
+    },
+    /// The answer to a `Store` (without bytes) or a `Load`.
+    Done {
+        request: u64,
+        cause: u8,
+        bytes: &'a [u8],
+    },
+    /// The sender leaves.
+    Leave,
+}
+
+impl<'a> Packet<'a> {
+    /// Appends the packet to `to`.
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
+        match *self {
+            Self::Challenge { version, nonce } => (1_u8, (version, nonce)).put(to),
+            Self::Hello {
+                version,
+                nonce,
+                proof,
+                word,
+                value,
+                introduction,
+            } => {
+                (2_u8, ((version, nonce, proof), (word, value))).put(to);
+                to.extend_from_slice(introduction);
+            }
+            Self::Welcome {
+                proof,
+                word,
+                value,
+                introduction,
+            } => {
+                (3_u8, (proof, word, value)).put(to);
+                to.extend_from_slice(introduction);
+            }
+            Self::Denied { cause, text } => {
+                (4_u8, cause).put(to);
+                to.extend_from_slice(text);
+            }
+            Self::Ask { request, question } => {
+                (6_u8, request).put(to);
+                to.extend_from_slice(question);
+            }
+            Self::Granted {
+                request,
+                grant,
+                file_offset,
+            } => (7_u8, (request, grant, file_offset)).put(to),
+            Self::NotGranted {
+                request,
+                cause,
+                text,
+            } => {
+                (8_u8, (request, cause)).put(to);
+                to.extend_from_slice(text);
+            }
+            Self::Release { grant } => (9_u8, grant).put(to),
+            Self::Message { more, bytes } => {
+                (10_u8, more).put(to);
+                to.extend_from_slice(bytes);
+            }
+            Self::Credit { bytes } => (11_u8, bytes).put(to),
+            Self::Store {
+                request,
+                grant,
+                offset,
+                bytes,
+            } => {
+                (12_u8, (request, grant, offset)).put(to);
+                to.extend_from_slice(bytes);
+            }
+            Self::Load {
+                request,
+                grant,
+                offset,
+                len,
+            } => (13_u8, (request, grant, offset, len)).put(to),
+            Self::Done {
+                request,
+                cause,
+                bytes,
+            } => {
+                (14_u8, (request, cause)).put(to);
+                to.extend_from_slice(bytes);
+            }
+            Self::Leave => 15_u8.put(to),
+        }
+    }
+
+    /// Parses a packet.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub(crate) fn parse(mut from: &'a [u8]) -> Result<Self, Malformed> {
+        let rest = &mut from;
+        let packet = match u8::take(rest)? {
+            1 => {
+                let (version, nonce) = Fixed::take(rest)?;
+                // Later versions may add fields.
+                return Ok(Self::Challenge { version, nonce });
+            }
+            2 => {
+                let ((version, nonce, proof), (word, value)) = Fixed::take(rest)?;
+                let introduction = all(rest, MAX_INTRODUCTION)?;
+                Self::Hello {
+                    version,
+                    nonce,
+                    proof,
+                    word,
+                    value,
+                    introduction,
+                }
+            }
+            3 => {
+                let (proof, word, value) = Fixed::take(rest)?;
+                let introduction = all(rest, MAX_INTRODUCTION)?;
+                Self::Welcome {
+                    proof,
+                    word,
+                    value,
+                    introduction,
+                }
+            }
+            4 => Self::Denied {
+                cause: Fixed::take(rest)?,
+                text: all(rest, MAX_INTRODUCTION)?,
+            },
+            6 => Self::Ask {
+                request: Fixed::take(rest)?,
+                question: all(rest, MAX_INTRODUCTION)?,
+            },
+            7 => {
+                let (request, grant, file_offset) = Fixed::take(rest)?;
+                Self::Granted {
+                    request,
+                    grant,
+                    file_offset,
+                }
+            }
+            8 => {
+                let (request, cause) = Fixed::take(rest)?;
+                let text = all(rest, MAX_INTRODUCTION)?;
+                Self::NotGranted {
+                    request,
+                    cause,
+                    text,
+                }
+            }
+            9 => Self::Release {
+                grant: Fixed::take(rest)?,
+            },
+            10 => Self::Message {
+                more: Fixed::take(rest)?,
+                bytes: all(rest, MAX_PAYLOAD)?,
+            },
+            11 => Self::Credit {
+                bytes: Fixed::take(rest)?,
+            },
+            12 => {
+                let (request, grant, offset) = Fixed::take(rest)?;
+                let bytes = all(rest, MAX_PAYLOAD)?;
+                Self::Store {
+                    request,
+                    grant,
+                    offset,
+                    bytes,
+                }
+            }
+            13 => {
+                let (request, grant, offset, len) = Fixed::take(rest)?;
+                Self::Load {
+                    request,
+                    grant,
+                    offset,
+                    len,
+                }
+            }
+            14 => {
+                let (request, cause) = Fixed::take(rest)?;
+                let bytes = all(rest, MAX_PAYLOAD)?;
+                Self::Done {
+                    request,
+                    cause,
+                    bytes,
+                }
+            }
+            15 => Self::Leave,
+            _ => return Err(Malformed("an unknown kind of packet")),
+        };
+        if rest.is_empty() {
+            Ok(packet)
+        } else {
+            Err(Malformed("a packet that is too long"))
+        }
+    }
+}
+
+/// Takes the bytes that are left, at most `most`.
+fn all<'a>(rest: &mut &'a [u8], most: usize) -> Result<&'a [u8], Malformed> {
+    if rest.len() > most {
+        return Err(Malformed("a packet that is too long"));
+    }
+    Ok(std::mem::take(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GRANT: GrantName = GrantName { index: 8, state: 9 };
+
+    fn samples() -> Vec<Packet<'static>> {
+        let (nonce, proof) = ([3; 16], [4; 16]);
+        let (word, value) = (5, 6);
+        let introduction = b"who".as_slice();
+        vec![
+            Packet::Challenge { version: 9, nonce },
+            Packet::Hello {
+                version: 9,
+                nonce,
+                proof,
+                word,
+                value,
+                introduction,
+            },
+            Packet::Welcome {
+                proof,
+                word,
+                value,
+                introduction,
+            },
+            Packet::Denied {
+                cause: 2,
+                text: b"no",
+            },
+            Packet::Ask {
+                request: 7,
+                question: b"where",
+            },
+            Packet::Granted {
+                request: 7,
+                grant: GRANT,
+                file_offset: 10,
+            },
+            Packet::NotGranted {
+                request: 7,
+                cause: 1,
+                text: b"",
+            },
+            Packet::Release { grant: GRANT },
+            Packet::Message {
+                more: false,
+                bytes: b"data",
+            },
+            Packet::Credit { bytes: 11 },
+            Packet::Store {
+                request: 1,
+                grant: GRANT,
+                offset: 4,
+                bytes: b"data",
+            },
+            Packet::Load {
+                request: 1,
+                grant: GRANT,
+                offset: 4,
+                len: 5,
+            },
+            Packet::Done {
+                request: 1,
+                cause: 0,
+                bytes: b"data",
+            },
+            Packet::Leave,
+        ]
+    }
+
+    #[test]
+    fn each_packet_arrives_as_it_was_sent() {
+        for packet in samples() {
+            let mut bytes = Vec::new();
+            packet.encode(&mut bytes);
+            assert_eq!(Packet::parse(&bytes), Ok(packet));
+            assert!(Packet::parse(&bytes[..1]).is_err() || bytes.len() == 1 || bytes.len() < 6);
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_malformed() {
+        let mut bytes = Vec::new();
+        let long = vec![0; MAX_PAYLOAD + 1];
+        let packet = Packet::Message {
+            more: false,
+            bytes: &long,
+        };
+        packet.encode(&mut bytes);
+        assert!(Packet::parse(&bytes).is_err());
+        assert!(Packet::parse(&[15, 0]).is_err());
+        assert!(Packet::parse(&[]).is_err());
+        assert!(Packet::parse(&[99]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_packet_or_malformed(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(packet) = Packet::parse(&bytes) {
+                let mut again = Vec::new();
+                packet.encode(&mut again);
+                prop_assert!(bytes.starts_with(&again));
+            }
+        }
+    }
+}
