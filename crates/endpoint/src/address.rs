@@ -127,6 +127,22 @@ impl Address {
         })
     }
 
+    /// Returns the address of another incarnation, which need not exist. For tests.
+    #[doc(hidden)]
+    pub fn with_incarnation(mut self, incarnation: u64) -> Self {
+        self.incarnation = incarnation;
+        self
+    }
+
+    /// Returns the address with another key, which need not fit. For tests.
+    #[doc(hidden)]
+    pub fn with_key(&self, key: [u8; 16]) -> Self {
+        Self {
+            key,
+            ..self.clone()
+        }
+    }
+
     /// Returns the name that the endpoint has given itself.
     pub fn name(&self) -> &str {
         &self.name
@@ -161,7 +177,11 @@ impl fmt::Display for Address {
 /// The key does not show.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Address({:?}, incarnation {:016x})", self.name, self.incarnation)
+        write!(
+            f,
+            "Address({:?}, incarnation {:016x})",
+            self.name, self.incarnation
+        )
     }
 }
 

@@ -179,7 +179,11 @@ impl<'a> Batch<'a> {
         from: *const u8,
         len: usize,
     ) -> Result<()> {
-        self.add(remote, GrantUse::Write, [(from.expose_provenance(), offset, len)])
+        self.add(
+            remote,
+            GrantUse::Write,
+            [(from.expose_provenance(), offset, len)],
+        )
     }
 
     /// Adds a read to memory that is named by its address.
@@ -197,7 +201,11 @@ impl<'a> Batch<'a> {
         to: *mut u8,
         len: usize,
     ) -> Result<()> {
-        self.add(remote, GrantUse::Read, [(to.expose_provenance(), offset, len)])
+        self.add(
+            remote,
+            GrantUse::Read,
+            [(to.expose_provenance(), offset, len)],
+        )
     }
 
     /// Sets the time at which the batch ends at the latest. Parts that were not transferred by then are not.

@@ -77,6 +77,8 @@ struct Chunk {
 pub(crate) struct BatchCore {
     endpoint: Arc<EndpointState>,
     plan: BatchPlan,
+    /// The own regions in use, until the batch is over.
+    uses: Mutex<Vec<OwnUse>>,
     chunks: Vec<Chunk>,
     states: Box<[AtomicU8]>,
     /// The next chunk that nobody has claimed.
@@ -98,10 +100,11 @@ impl BatchCore {
     /// # Safety
     /// 1. Until the batch is over, the local memory of each step stays valid, writable for reads and readable for writes.
     ///    Nobody holds a reference to what is written.
-    pub(crate) unsafe fn new(endpoint: &Arc<EndpointState>, plan: BatchPlan) -> Arc<Self> {
+    pub(crate) unsafe fn new(endpoint: &Arc<EndpointState>, mut plan: BatchPlan) -> Arc<Self> {
         let chunks = chunks(&plan);
         let batch = Self {
             endpoint: Arc::clone(endpoint),
+            uses: Mutex::new(std::mem::take(&mut plan.uses)),
             states: chunks.iter().map(|_| AtomicU8::new(UNTOUCHED)).collect(),
             chunks,
             plan,
@@ -191,6 +194,8 @@ impl BatchCore {
         }
         drop(cause);
         self.is_over.store(true, Release);
+        // A handle that is forgotten must not hold up the revocation of a region.
+        self.uses.lock().clear();
         self.promise.keep(());
     }
 
@@ -256,13 +261,15 @@ impl BatchCore {
         let part = self.plan.parts.get(index)?;
         let (mut any, mut all) = (false, true);
         let steps = part.first_step..part.first_step + part.steps;
-        let first = (self.chunks).partition_point(|chunk| chunk.first_step + chunk.steps <= steps.start);
+        let first =
+            (self.chunks).partition_point(|chunk| chunk.first_step + chunk.steps <= steps.start);
         for at in first..self.chunks.len() {
             let chunk = self.chunks[at];
             if chunk.first_step >= steps.end {
                 break;
             }
-            let both = chunk.first_step.max(steps.start)..(chunk.first_step + chunk.steps).min(steps.end);
+            let both =
+                chunk.first_step.max(steps.start)..(chunk.first_step + chunk.steps).min(steps.end);
             match self.states[at].load(Acquire) {
                 DONE => any = true,
                 UNTOUCHED => all = false,
@@ -274,7 +281,7 @@ impl BatchCore {
                         let steps = chunk.first_step as usize..step as usize;
                         self.plan.steps[steps].iter().map(|step| step.len).sum()
                     };
-                    any |= bytes_to(both.start) <= copied;
+                    any |= bytes_to(both.start) < copied;
                     all &= bytes_to(both.end) <= copied;
                 }
             }

@@ -8,7 +8,12 @@
 //! next seal is a hash of the terms under the last seal, which is then gone. So everybody can narrow, nobody can widen,
 //! and only the owner can check.
 
-use std::{fmt, ops::Range, str::FromStr, time::{Duration, SystemTime, UNIX_EPOCH}};
+use std::{
+    fmt,
+    ops::Range,
+    str::FromStr,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use hydrant_base::{fixed, words::Fixed};
 use hydrant_local::proof::{Block, hash, is_same};
@@ -163,7 +168,11 @@ impl Descriptor {
             scope.len = terms.len.min(scope.len - skipped);
             scope.rights = Rights(scope.rights.0 & terms.rights);
             if terms.until != 0 {
-                scope.until = Some(scope.until.map_or(terms.until, |until| until.min(terms.until)));
+                scope.until = Some(
+                    scope
+                        .until
+                        .map_or(terms.until, |until| until.min(terms.until)),
+                );
             }
         }
         scope
@@ -175,7 +184,12 @@ impl Descriptor {
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::BadRange`], [`Error::NarrowedTooOften`].
-    pub fn narrow(&self, range: Range<u64>, rights: Rights, lease: Option<Duration>) -> Result<Self> {
+    pub fn narrow(
+        &self,
+        range: Range<u64>,
+        rights: Rights,
+        lease: Option<Duration>,
+    ) -> Result<Self> {
         let scope = self.scope();
         let part = check_range(&range, scope.len)?;
         if self.terms.len() == MAX_TERMS {
@@ -241,7 +255,8 @@ impl Descriptor {
         if number == 0 || number > MAX_TERMS {
             return Err(bad("they have no terms, or too many"));
         }
-        let terms: Result<SmallVec<[Terms; 2]>, _> = (0..number).map(|_| Terms::take(rest)).collect();
+        let terms: Result<SmallVec<[Terms; 2]>, _> =
+            (0..number).map(|_| Terms::take(rest)).collect();
         let terms = terms.map_err(cut)?;
         let seal = Fixed::take(rest).map_err(cut)?;
         if !rest.is_empty() {
@@ -282,7 +297,11 @@ pub(crate) fn end_of(lease: Duration) -> u64 {
 }
 
 fn first_seal(secret: &Block, [owner, region]: [u64; 2], terms: &Terms) -> Block {
-    let parts = [&owner.to_le_bytes()[..], &region.to_le_bytes(), &terms.bytes()];
+    let parts = [
+        &owner.to_le_bytes()[..],
+        &region.to_le_bytes(),
+        &terms.bytes(),
+    ];
     hash(secret, "region", &parts)
 }
 
@@ -345,10 +364,16 @@ mod tests {
         let part = part.narrow(5..15, Rights::READ_WRITE, None).unwrap();
         assert!(part.is_of(&SECRET));
         let scope = part.scope();
-        assert_eq!((scope.start, scope.len, scope.rights), (15, 10, Rights::READ));
+        assert_eq!(
+            (scope.start, scope.len, scope.rights),
+            (15, 10, Rights::READ)
+        );
         assert!(part.narrow(5..16, Rights::READ, None).is_err());
         let backwards = Range { start: 6, end: 5 };
-        assert!(matches!(part.narrow(backwards, Rights::READ, None), Err(Error::BadRange { .. })));
+        assert!(matches!(
+            part.narrow(backwards, Rights::READ, None),
+            Err(Error::BadRange { .. })
+        ));
     }
 
     #[test]

@@ -64,7 +64,11 @@ impl EndpointBuilder {
         let address = Address {
             incarnation,
             key,
-            name: self.name.chars().filter(|char| !char.is_control()).collect(),
+            name: self
+                .name
+                .chars()
+                .filter(|char| !char.is_control())
+                .collect(),
             ways: vec![Way::Local(listener.name())],
         };
         let state = EndpointState::new(address, proof::fresh()?, self.peer_timeout)?;
@@ -345,6 +349,11 @@ impl Endpoint {
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = self.address();
-        write!(f, "Endpoint({:?}, {:016x})", address.name(), address.incarnation())
+        write!(
+            f,
+            "Endpoint({:?}, {:016x})",
+            address.name(),
+            address.incarnation()
+        )
     }
 }

@@ -229,7 +229,9 @@ pub enum Error {
     Closed,
 
     /// This process was forked from the one that has the endpoint.
-    #[error("this process was forked from the one that has the endpoint: make another endpoint here")]
+    #[error(
+        "this process was forked from the one that has the endpoint: make another endpoint here"
+    )]
     Forked,
 
     /// The system refused something.

@@ -17,6 +17,9 @@ use crate::{Loss, Peer, Result, session::Session, table::PeerEntry};
 /// The news that are not read, above which no peer may connect any more.
 const MOST_UNREAD: usize = 16_384;
 
+/// The news that are not read, above which a connection that has come and gone is no news.
+const MANY_UNREAD: usize = 1024;
+
 /// News of a peer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -98,10 +101,11 @@ struct QueueState {
 }
 
 impl EventQueue {
-    /// Adds news. A connection that has come and gone before anybody read of it, and has sent nothing, is no news.
+    /// Adds news. If many are unread, a connection that has come and gone before anybody read of it, and has sent nothing,
+    /// is none.
     pub(crate) fn push(&self, news: News) {
         let mut state = self.state.lock();
-        if news.is_end() {
+        if news.is_end() && state.news.len() >= MANY_UNREAD {
             let number = news.session().number;
             let mut its = (state.news.iter()).filter(|other| other.session().number == number);
             let is_unread = its.next().is_some_and(News::is_begin) && its.next().is_none();

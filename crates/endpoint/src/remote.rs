@@ -6,11 +6,7 @@ use std::{fmt, sync::Arc};
 
 use hydrant_local::{CopyStep, ForeignMapping, GrantName, GrantUse, Packet};
 
-use crate::{
-    Batch, Error, Result, Rights,
-    session::Session,
-    state::EndpointState,
-};
+use crate::{Batch, Error, Result, Rights, session::Session, state::EndpointState};
 
 /// The most bytes that one call copies by itself, without the workers.
 const ALONE: usize = 512 << 10;

@@ -19,7 +19,7 @@ use crate::{
     Descriptor, Loss, Result, Rights,
     event::News,
     session::{Answer, Ending, Session},
-    state::{EndpointCommand, EndpointState, parse_introduction},
+    state::{EndpointCommand, EndpointState, Lingering, parse_introduction},
     table::Arriving,
 };
 
@@ -40,6 +40,8 @@ const INTRODUCTION: Duration = Duration::from_secs(5);
 const MOST_ARRIVALS: usize = 256;
 /// How long no connection is taken after the system refused one.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The time between two looks at grants in use of connections that have ended.
+const LINGER: Duration = Duration::from_millis(10);
 /// The packets of a connection that are taken at a time, so that each gets its turn.
 const TURN: usize = 64;
 /// The connections that are taken at a time.
@@ -52,8 +54,12 @@ pub(crate) struct Service {
     epoll: OwnedFd,
     sessions: HashMap<u64, ServedSession>,
     arrivals: HashMap<u64, LocalArrival>,
+    /// Grants in use of connections that have ended.
+    lingering: Vec<Lingering>,
     /// When connections are taken again.
     accepts_again: Option<Instant>,
+    /// When the endpoint, which is closed, waits no longer for peers to take their messages.
+    closes: Option<Instant>,
     buffer: Vec<u8>,
 }
 
@@ -61,6 +67,8 @@ struct ServedSession {
     session: Arc<Session>,
     /// True if the peer has said that it leaves.
     leaves: bool,
+    /// True once the peer was told that this endpoint leaves.
+    was_told: bool,
 }
 
 impl Service {
@@ -75,7 +83,9 @@ impl Service {
             epoll,
             sessions: HashMap::new(),
             arrivals: HashMap::new(),
+            lingering: Vec::new(),
             accepts_again: None,
+            closes: None,
             buffer: vec![0; LocalLink::BUFFER],
         };
         service
@@ -110,11 +120,7 @@ impl Service {
                 .collect();
             for (number, flags) in events {
                 match number {
-                    COMMANDS => {
-                        if self.obey() {
-                            return self.close();
-                        }
-                    }
+                    COMMANDS => self.obey(),
                     LISTENER => self.accept(),
                     _ if number % 2 == 1 => self.process_ended(number / 2),
                     _ if self.arrivals.contains_key(&(number / 2)) => self.introduce(number / 2),
@@ -127,6 +133,9 @@ impl Service {
                 }
             }
             self.tidy();
+            if self.closes.is_some() && self.leave_peers() {
+                return self.close();
+            }
         }
     }
 
@@ -134,7 +143,10 @@ impl Service {
     fn timeout(&self) -> Option<Timespec> {
         let first = self.arrivals.values().map(LocalArrival::since).min();
         let first = first.map(|since| since + INTRODUCTION);
-        let until = first.into_iter().chain(self.accepts_again).min()?;
+        let linger = (!self.lingering.is_empty()).then(|| Instant::now() + LINGER);
+        let until = (first.into_iter().chain(linger))
+            .chain(self.accepts_again)
+            .min()?;
         let left = until.saturating_duration_since(Instant::now());
         // A millisecond more, so that the time has come by then.
         Timespec::try_from(left + Duration::from_millis(1)).ok()
@@ -147,20 +159,46 @@ impl Service {
             self.accepts_again = None;
             let _ = self.listen_to(&self.listener, LISTENER);
         }
+        self.lingering.retain(|lingering| !lingering.release());
         self.arrivals
             .retain(|_, arrival| now.duration_since(arrival.since()) < INTRODUCTION);
     }
 
-    /// Does what other threads ordered. Returns whether to end.
-    fn obey(&mut self) -> bool {
+    /// Does what other threads ordered.
+    fn obey(&mut self) {
         for command in self.endpoint.commands.take_all() {
             match command {
                 EndpointCommand::Add(session) => self.add(session),
                 EndpointCommand::Flush(number) => self.flush(number),
-                EndpointCommand::Close => return true,
+                EndpointCommand::Close => {
+                    self.closes = Instant::now().checked_add(self.endpoint.patience);
+                    let _ = epoll::delete(&self.epoll, &self.listener);
+                    self.accepts_again = None;
+                    self.arrivals.clear();
+                }
             }
         }
-        false
+    }
+
+    /// Leaves the peers that have all their messages. Returns whether none is left, or the time is over.
+    fn leave_peers(&mut self) -> bool {
+        let numbers: Vec<u64> = self.sessions.keys().copied().collect();
+        for number in numbers {
+            let Some(served) = self.sessions.get_mut(&number) else {
+                continue;
+            };
+            if !served.session.has_waiting() && !served.was_told {
+                served.was_told = true;
+                let _ = served.session.link.send(&Packet::Leave, None);
+            }
+            if served.session.has_waiting() {
+                self.flush(number);
+            } else {
+                let _ = self.endpoint.end_session(&served.session, Ending::Closed);
+                self.sessions.remove(&number);
+            }
+        }
+        self.sessions.is_empty() || self.closes.is_some_and(|at| at <= Instant::now())
     }
 
     fn add(&mut self, session: Arc<Session>) {
@@ -171,13 +209,14 @@ impl Service {
         }
         if let Err(cause) = watched {
             tracing::error!(%cause, "a peer cannot be heard");
-            self.endpoint
-                .end_session(&session, Ending::Lost(Loss::Broken));
+            let ending = Ending::Lost(Loss::Broken);
+            (self.lingering).extend(self.endpoint.end_session(&session, ending));
             return;
         }
         let served = ServedSession {
             session,
             leaves: false,
+            was_told: false,
         };
         self.sessions.insert(number, served);
         // Packets may have come before the socket was watched, and there may be none later.
@@ -336,7 +375,7 @@ impl Service {
             Loss::Died if served.leaves => Ending::Left,
             loss => Ending::Lost(loss),
         };
-        self.endpoint.end_session(session, ending);
+        (self.lingering).extend(self.endpoint.end_session(session, ending));
     }
 
     /// Takes a packet.
@@ -391,16 +430,14 @@ impl Service {
         Ok(())
     }
 
-    /// Says goodbye to all peers.
+    /// Ends all connections.
     fn close(self) {
-        for served in self.sessions.values() {
-            let _ = served.session.link.send(&Packet::Leave, None);
-            self.endpoint.end_session(&served.session, Ending::Closed);
-        }
-        // Connections that this thread has not heard of yet.
-        for session in self.endpoint.peers.up() {
+        // The thread may not have heard of some yet.
+        let served = self.sessions.into_values().map(|served| served.session);
+        for session in served.chain(self.endpoint.peers.up()) {
             let _ = session.link.send(&Packet::Leave, None);
-            self.endpoint.end_session(&session, Ending::Closed);
+            // Grants in use stay with their regions.
+            let _ = self.endpoint.end_session(&session, Ending::Closed);
         }
     }
 }

@@ -249,6 +249,11 @@ impl Session {
         }
     }
 
+    /// Returns true if messages or answers wait to be sent.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.outbox.lock().waiting.is_empty() || self.link.has_waiting()
+    }
+
     /// Sends a message for which the peer has room.
     fn put(&self, outbox: &mut Outbox, message: &[u8]) -> Result<SendState> {
         outbox.unread += message.len() + OVERHEAD;

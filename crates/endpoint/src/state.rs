@@ -14,7 +14,7 @@ use std::{
 
 use hydrant_base::words::Fixed;
 use hydrant_conduit::{CommandQueue, fork::CreatorProcess};
-use hydrant_local::{ConnectError, SendState, proof::Block};
+use hydrant_local::{ConnectError, GrantName, SendState, proof::Block};
 use parking_lot::Mutex;
 
 use crate::{
@@ -35,6 +35,20 @@ pub(crate) enum EndpointCommand {
     Flush(u64),
     /// The endpoint is closed.
     Close,
+}
+
+/// A grant in use of a connection that has ended.
+pub(crate) struct Lingering {
+    session: Arc<Session>,
+    grant: GrantName,
+    region: Arc<RegionCore>,
+}
+
+impl Lingering {
+    /// Releases the grant. Returns `false` if it is still in use.
+    pub(crate) fn release(&self) -> bool {
+        self.region.release(&self.session, self.grant)
+    }
 }
 
 /// The state of an endpoint.
@@ -139,21 +153,28 @@ impl EndpointState {
         self.events.push(news);
     }
 
-    /// Ends a connection. Its grants end, and those who wait for it hear of it.
-    pub(crate) fn end_session(&self, session: &Arc<Session>, ending: Ending) {
+    /// Ends a connection. Its grants end, and those who wait for it hear of it. Returns the grants that are still in use,
+    /// to be released later: the process at the other end may be about to die.
+    pub(crate) fn end_session(&self, session: &Arc<Session>, ending: Ending) -> Vec<Lingering> {
         if !session.end(ending) {
-            return;
+            return Vec::new();
         }
         session.peer.end(session, ending);
-        for (grant, region) in session.forget_all_granted() {
-            // A grant in use stays with the region.
-            region.release(session, grant);
-        }
+        let granted = session.forget_all_granted().into_iter();
+        let in_use = granted.filter(|(grant, region)| !region.release(session, *grant));
+        let lingering = in_use
+            .map(|(grant, region)| Lingering {
+                session: Arc::clone(session),
+                grant,
+                region,
+            })
+            .collect();
         match ending {
             Ending::Left => self.events.push(News::Left(Arc::clone(session))),
             Ending::Lost(cause) => self.events.push(News::Lost(Arc::clone(session), cause)),
             Ending::Closed => {}
         }
+        lingering
     }
 
     /// Connects to a peer, or waits for a connection that is being made.
@@ -238,7 +259,8 @@ impl EndpointState {
             return Err(ConnectError::Crossing);
         }
         self.note_up(&session);
-        self.commands.push(EndpointCommand::Add(Arc::clone(&session)));
+        self.commands
+            .push(EndpointCommand::Add(Arc::clone(&session)));
         Ok(session)
     }
 

@@ -1,10 +1,6 @@
 //! The peers of an endpoint.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use parking_lot::{Condvar, Mutex};
 

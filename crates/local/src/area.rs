@@ -484,9 +484,18 @@ mod tests {
         let name = owner.grant(&TERMS).unwrap();
         let begin = |range, how| peer.begin_use(name, range, how).map(|(addr, _)| addr);
         assert_eq!(begin([10, 90], GrantUse::Read), Ok(0x100a));
-        assert_eq!(begin([10, 91], GrantUse::Read), Err(GrantRefusal::OutOfBounds));
-        assert_eq!(begin([u64::MAX, 2], GrantUse::Read), Err(GrantRefusal::OutOfBounds));
-        assert_eq!(begin([0, 1], GrantUse::Write), Err(GrantRefusal::NotPermitted));
+        assert_eq!(
+            begin([10, 91], GrantUse::Read),
+            Err(GrantRefusal::OutOfBounds)
+        );
+        assert_eq!(
+            begin([u64::MAX, 2], GrantUse::Read),
+            Err(GrantRefusal::OutOfBounds)
+        );
+        assert_eq!(
+            begin([0, 1], GrantUse::Write),
+            Err(GrantRefusal::NotPermitted)
+        );
         owner.end(name, false);
         assert_eq!(begin([0, 1], GrantUse::Read), Err(GrantRefusal::Revoked));
         assert!(owner.wait_unused(name, || false));

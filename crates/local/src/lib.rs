@@ -26,9 +26,11 @@ mod packet;
 pub mod proof;
 mod socket;
 
-pub use area::{GRANTS, GrantName, GrantTerms, GrantRefusal, GrantUse, monotonic};
+pub use area::{GRANTS, GrantName, GrantRefusal, GrantTerms, GrantUse, monotonic};
 pub use error::{ConnectError, LinkError};
-pub use handshake::{LocalArrival, ArrivalStep, Introduction, LocalListener, ArrivalRefusal, connect};
-pub use link::{CopyStep, LocalPacket, LocalLink, PeerProcess, ReceiveError, SendState};
+pub use handshake::{
+    ArrivalRefusal, ArrivalStep, Introduction, LocalArrival, LocalListener, connect,
+};
+pub use link::{CopyStep, LocalLink, LocalPacket, PeerProcess, ReceiveError, SendState};
 pub use mapped::{ForeignMapping, MappedMemory};
 pub use packet::{MAX_INTRODUCTION, MAX_PAYLOAD, Packet};

@@ -21,13 +21,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use smallvec::SmallVec;
 
 use crate::{
-    area::{GrantName, GrantTerms, GrantRefusal, SharedArea, GrantUse},
+    area::{GrantName, GrantRefusal, GrantTerms, GrantUse, SharedArea},
     error::LinkError,
     packet::{MAX_PACKET, Packet},
     socket::{self, NoPacket, SendOutcome},
 };
 
-/// The most bytes that wait to be sent. Messages beyond are refused, answers are not.
+/// The most bytes that wait to be sent. Data beyond is refused. Messages have a window of their own.
 const MOST_WAITING: usize = 1 << 20;
 
 /// The process at the other end of a connection.
@@ -162,7 +162,7 @@ impl LocalLink {
                 SendOutcome::Ended => return Err(LinkError::Ended),
             }
         }
-        let may_be_refused = matches!(packet, Packet::Message { .. } | Packet::Store { .. });
+        let may_be_refused = matches!(packet, Packet::Store { .. });
         if may_be_refused && *queued >= MOST_WAITING {
             return Ok(SendState::Full);
         }
@@ -172,6 +172,11 @@ impl LocalLink {
             descriptor: descriptor.cloned(),
         });
         Ok(SendState::Waits)
+    }
+
+    /// Returns true if packets wait to be sent.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.lock().0.is_empty()
     }
 
     /// Sends what waits. Returns whether nothing is left.
@@ -199,7 +204,10 @@ impl LocalLink {
     ///
     /// # Errors
     /// [`ReceiveError`].
-    pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> Result<Option<LocalPacket<'a>>, ReceiveError> {
+    pub fn receive<'a>(
+        &self,
+        buffer: &'a mut [u8],
+    ) -> Result<Option<LocalPacket<'a>>, ReceiveError> {
         let received = match socket::receive(&self.socket, buffer) {
             Ok(received) => received,
             Err(NoPacket::NotYet) => return Ok(None),
@@ -231,7 +239,12 @@ impl LocalLink {
     ///
     /// # Errors
     /// [`GrantRefusal`].
-    pub fn permits(&self, name: GrantName, range: [u64; 2], how: GrantUse) -> Result<usize, GrantRefusal> {
+    pub fn permits(
+        &self,
+        name: GrantName,
+        range: [u64; 2],
+        how: GrantUse,
+    ) -> Result<usize, GrantRefusal> {
         self.area.permits(name, range, how)
     }
 
@@ -366,7 +379,8 @@ fn merge(base: usize, runs: &[CopyStep]) -> SmallVec<[CopyPiece; 4]> {
         let (local, remote) = (run.local, base.wrapping_add(run.offset as usize));
         match pieces.last_mut() {
             Some(last)
-                if last.local + last.len == local && last.remote.wrapping_add(last.len) == remote =>
+                if last.local + last.len == local
+                    && last.remote.wrapping_add(last.len) == remote =>
             {
                 last.len += run.len;
             }

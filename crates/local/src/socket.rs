@@ -123,18 +123,15 @@ pub(crate) fn send(
 
 /// Takes a packet that has arrived.
 pub(crate) fn receive(socket: impl AsFd, into: &mut [u8]) -> Result<RawPacket, NoPacket> {
-    debug_assert!(into.len() > MAX_PACKET, "room for a byte more than any packet");
+    debug_assert!(
+        into.len() > MAX_PACKET,
+        "room for a byte more than any packet"
+    );
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let received = retry_on_intr(|| {
-        recvmsg(
-            &socket,
-            &mut [IoSliceMut::new(into)],
-            &mut ancillary,
-            flags,
-        )
-    });
+    let received =
+        retry_on_intr(|| recvmsg(&socket, &mut [IoSliceMut::new(into)], &mut ancillary, flags));
     let len = match received {
         Ok(message) if message.bytes == 0 => return Err(NoPacket::Ended),
         Ok(message) => message.bytes,
