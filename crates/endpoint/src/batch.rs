@@ -4,11 +4,11 @@
 
 use std::{marker::PhantomData, sync::Arc, time::Instant};
 
-use hydrant_local::{CopyStep, GrantUse};
+use hydrant_local::GrantUse;
 
 use crate::{
-    BatchFailure, BatchHandle, Error, Peer, Region, RemoteRegion, Result,
-    carry::{BatchCore, BatchPlan, CHUNK, PartPlan},
+    BatchFailure, BatchHandle, Error, Peer, Region, RemoteRegion, Result, carry::BatchCore,
+    plan::BatchPlan, state::EndpointState,
 };
 
 /// The most bytes that [`Batch::start`] copies by itself. A worker copies more.
@@ -68,6 +68,8 @@ pub struct Rows {
 #[derive(Default)]
 pub struct Batch<'a> {
     plan: BatchPlan,
+    /// The endpoint that sends the message.
+    messenger: Option<Arc<EndpointState>>,
     _borrowed: PhantomData<&'a mut [u8]>,
 }
 
@@ -93,7 +95,11 @@ impl<'a> Batch<'a> {
     /// [`Error::OutOfBounds`], [`Error::NotPermitted`], [`Error::Exhausted`]. Nothing is added then.
     pub fn write(&mut self, remote: &RemoteRegion, offset: u64, bytes: &'a [u8]) -> Result<()> {
         let local = bytes.as_ptr().expose_provenance();
-        self.add(remote, GrantUse::Write, [(local, offset, bytes.len())])
+        self.plan.add(
+            remote.opened(),
+            GrantUse::Write,
+            [(local, offset, bytes.len())],
+        )
     }
 
     /// Adds a read of bytes from a remote region.
@@ -102,7 +108,11 @@ impl<'a> Batch<'a> {
     /// As [`write`](Self::write).
     pub fn read(&mut self, remote: &RemoteRegion, offset: u64, into: &'a mut [u8]) -> Result<()> {
         let local = into.as_mut_ptr().expose_provenance();
-        self.add(remote, GrantUse::Read, [(local, offset, into.len())])
+        self.plan.add(
+            remote.opened(),
+            GrantUse::Read,
+            [(local, offset, into.len())],
+        )
     }
 
     /// Adds a write of a range of an own region. The region cannot be revoked until the batch is over.
@@ -179,8 +189,8 @@ impl<'a> Batch<'a> {
         from: *const u8,
         len: usize,
     ) -> Result<()> {
-        self.add(
-            remote,
+        self.plan.add(
+            remote.opened(),
             GrantUse::Write,
             [(from.expose_provenance(), offset, len)],
         )
@@ -201,8 +211,8 @@ impl<'a> Batch<'a> {
         to: *mut u8,
         len: usize,
     ) -> Result<()> {
-        self.add(
-            remote,
+        self.plan.add(
+            remote.opened(),
             GrantUse::Read,
             [(to.expose_provenance(), offset, len)],
         )
@@ -218,7 +228,7 @@ impl<'a> Batch<'a> {
     /// data before the message. A batch has one message at most; the last counts.
     ///
     /// # Errors
-    /// [`Error::MessageTooLong`].
+    /// [`Error::MessageTooLong`], [`Error::NotConnected`], [`Error::Lost`], [`Error::Left`].
     pub fn message(&mut self, to: &Peer, bytes: &[u8]) -> Result<&mut Self> {
         if bytes.len() > crate::MAX_MESSAGE {
             return Err(Error::MessageTooLong {
@@ -226,7 +236,8 @@ impl<'a> Batch<'a> {
                 limit: crate::MAX_MESSAGE,
             });
         }
-        self.plan.message = Some((to.clone(), bytes.to_vec()));
+        self.plan.message = Some((to.session()?, bytes.to_vec()));
+        self.messenger = Some(Arc::clone(to.endpoint()));
         Ok(self)
     }
 
@@ -243,8 +254,8 @@ impl<'a> Batch<'a> {
 
     fn core(self) -> Option<Arc<BatchCore>> {
         let endpoint = match (self.plan.remotes.first(), &self.plan.message) {
-            (Some(remote), _) => Arc::clone(remote.endpoint()),
-            (None, Some((peer, _))) => Arc::clone(peer.endpoint()),
+            (Some(remote), _) => Arc::clone(&remote.endpoint),
+            (None, Some(_)) => self.messenger.clone()?,
             (None, None) => return None,
         };
         // SAFETY: 1. The memory is borrowed for `'a`, in which the batch ends: `run` waits, and `start` takes only batches
@@ -264,7 +275,11 @@ impl<'a> Batch<'a> {
         let len = crate::descriptor::check_range(&range, own.len() as u64)? as usize;
         let used = own.begin_own_use(range.start, len)?;
         let base = used.window().as_ptr().expose_provenance();
-        self.add(remote, how, [(base + range.start as usize, offset, len)])?;
+        self.plan.add(
+            remote.opened(),
+            how,
+            [(base + range.start as usize, offset, len)],
+        )?;
         self.plan.uses.push(used);
         Ok(())
     }
@@ -278,7 +293,7 @@ impl<'a> Batch<'a> {
         rows: Rows,
     ) -> Result<()> {
         let Some(last) = rows.count.checked_sub(1) else {
-            return self.add(remote, how, []);
+            return self.plan.add(remote.opened(), how, []);
         };
         let overlaps = last > 0 && (rows.stride < rows.bytes || there.stride < rows.bytes as u64);
         if overlaps {
@@ -312,58 +327,7 @@ impl<'a> Batch<'a> {
             let offset = there.offset + row as u64 * there.stride;
             (local + row * rows.stride, offset, rows.bytes)
         });
-        self.add(remote, how, runs)
-    }
-
-    /// Adds a part.
-    fn add(
-        &mut self,
-        remote: &RemoteRegion,
-        how: GrantUse,
-        runs: impl IntoIterator<Item = (usize, u64, usize)>,
-    ) -> Result<()> {
-        let plan = &mut self.plan;
-        let (first_step, bytes_before) = (plan.steps.len(), plan.bytes);
-        let mut failed = None;
-        for (local, offset, len) in runs {
-            if let Err(error) = remote.check(how, offset, len as u64) {
-                failed = Some(error);
-                break;
-            }
-            plan.bytes += len as u64;
-            let mut done = 0;
-            while done < len {
-                let step = (len - done).min(CHUNK);
-                plan.steps.push(CopyStep {
-                    local: local + done,
-                    offset: offset + done as u64,
-                    len: step,
-                });
-                done += step;
-            }
-        }
-        let most = u64::from(u32::MAX);
-        if failed.is_none() && plan.steps.len() as u64 > most {
-            failed = Some(Error::Exhausted {
-                what: "runs of a batch",
-                limit: most,
-            });
-        }
-        if let Some(error) = failed {
-            plan.steps.truncate(first_step);
-            plan.bytes = bytes_before;
-            return Err(error);
-        }
-        if !(plan.remotes.last()).is_some_and(|last| last.is_same(remote)) {
-            plan.remotes.push(remote.clone());
-        }
-        plan.parts.push(PartPlan {
-            remote: (plan.remotes.len() - 1) as u32,
-            how,
-            first_step: first_step as u32,
-            steps: (plan.steps.len() - first_step) as u32,
-        });
-        Ok(())
+        self.plan.add(remote.opened(), how, runs)
     }
 }
 

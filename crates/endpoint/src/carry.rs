@@ -16,15 +16,16 @@ use std::{
     time::Instant,
 };
 
-use hydrant_local::{CopyStep, GrantUse};
 use parking_lot::Mutex;
 
-use crate::{Error, Peer, RemoteRegion, promise::Promise, region::OwnUse, state::EndpointState};
-
-/// The bytes of a chunk. A copy of so many takes well below a millisecond, and so does a cancel.
-pub(crate) const CHUNK: usize = 1 << 20;
-/// The most steps of a chunk.
-const CHUNK_STEPS: usize = 1024;
+use crate::{
+    Error,
+    lent::OwnUse,
+    plan::{BatchPlan, Chunk},
+    promise::Promise,
+    state::EndpointState,
+    workers::Work,
+};
 
 /// States of a chunk.
 const UNTOUCHED: u8 = 0;
@@ -40,37 +41,6 @@ pub enum PartState {
     Partial,
     /// Nothing of it was transferred.
     Untouched,
-}
-
-/// A part of a batch, in steps of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PartPlan {
-    pub(crate) remote: u32,
-    pub(crate) how: GrantUse,
-    pub(crate) first_step: u32,
-    pub(crate) steps: u32,
-}
-
-/// The contents of a batch.
-#[derive(Default)]
-pub(crate) struct BatchPlan {
-    pub(crate) parts: Vec<PartPlan>,
-    pub(crate) steps: Vec<CopyStep>,
-    pub(crate) remotes: Vec<RemoteRegion>,
-    pub(crate) uses: Vec<OwnUse>,
-    pub(crate) bytes: u64,
-    pub(crate) deadline: Option<Instant>,
-    /// A message to be sent when everything is there.
-    pub(crate) message: Option<(Peer, Vec<u8>)>,
-}
-
-/// Steps that one thread copies at once.
-#[derive(Clone, Copy, Debug)]
-struct Chunk {
-    remote: u32,
-    how: GrantUse,
-    first_step: u32,
-    steps: u32,
 }
 
 /// A batch under way.
@@ -101,7 +71,7 @@ impl BatchCore {
     /// 1. Until the batch is over, the local memory of each step stays valid, writable for reads and readable for writes.
     ///    Nobody holds a reference to what is written.
     pub(crate) unsafe fn new(endpoint: &Arc<EndpointState>, mut plan: BatchPlan) -> Arc<Self> {
-        let chunks = chunks(&plan);
+        let chunks = plan.chunks();
         let batch = Self {
             endpoint: Arc::clone(endpoint),
             uses: Mutex::new(std::mem::take(&mut plan.uses)),
@@ -122,27 +92,6 @@ impl BatchCore {
             batch.come_to_end();
         }
         batch
-    }
-
-    /// Returns the number of chunks.
-    pub(crate) fn chunks(&self) -> usize {
-        self.chunks.len()
-    }
-
-    /// Copies chunks until all are claimed.
-    pub(crate) fn help(&self) {
-        loop {
-            let index = self.next.fetch_add(1, AcqRel);
-            let Some(chunk) = self.chunks.get(index) else {
-                // Keeps the counter from wrapping around.
-                self.next.store(self.chunks.len(), Relaxed);
-                return;
-            };
-            self.carry(index, chunk);
-            if self.over.fetch_add(1, AcqRel) + 1 == self.chunks.len() {
-                self.come_to_end();
-            }
-        }
     }
 
     fn carry(&self, index: usize, chunk: &Chunk) {
@@ -187,10 +136,12 @@ impl BatchCore {
     fn come_to_end(&self) {
         let mut cause = self.cause.lock();
         if cause.is_none()
-            && let Some((peer, message)) = &self.plan.message
-            && let Err(error) = peer.send_later(message)
+            && let Some((session, message)) = &self.plan.message
         {
-            *cause = Some(error);
+            match session.send(message, None) {
+                Ok(sent) => self.endpoint.after_send(session, sent),
+                Err(error) => *cause = Some(error),
+            }
         }
         drop(cause);
         self.is_over.store(true, Release);
@@ -206,12 +157,6 @@ impl BatchCore {
             self.help();
             self.wait();
         }
-    }
-
-    /// Stops the batch because the endpoint is closed.
-    pub(crate) fn cancel_closed(&self) {
-        self.stop(|_, _| Error::Closed);
-        self.help();
     }
 
     /// Waits until the batch is over.
@@ -239,7 +184,7 @@ impl BatchCore {
     /// [`Error::Closed`], [`Error::Forked`].
     pub(crate) fn start(self: &Arc<Self>, inline: u64) -> crate::Result<()> {
         self.endpoint.check_open()?;
-        if self.plan.bytes <= inline || !self.endpoint.workers.submit(self) {
+        if self.plan.bytes <= inline || !self.endpoint.workers.submit(Arc::clone(self) as _) {
             self.help();
         }
         Ok(())
@@ -249,7 +194,7 @@ impl BatchCore {
     pub(crate) fn run(self: &Arc<Self>) -> Result<(), BatchFailure> {
         if self.chunks.len() > 1 {
             // Without workers this thread copies all.
-            let _ = self.endpoint.workers.submit(self);
+            let _ = self.endpoint.workers.submit(Arc::clone(self) as _);
         }
         self.help();
         self.wait();
@@ -294,36 +239,30 @@ impl BatchCore {
     }
 }
 
-/// Cuts the steps of a batch into chunks. The steps of a chunk are of one remote region and one direction.
-fn chunks(plan: &BatchPlan) -> Vec<Chunk> {
-    let mut chunks: Vec<Chunk> = Vec::new();
-    let mut bytes = 0;
-    for part in &plan.parts {
-        for step in part.first_step..part.first_step + part.steps {
-            let len = plan.steps[step as usize].len;
-            let joins = (chunks.last()).is_some_and(|last| {
-                (last.remote, last.how) == (part.remote, part.how)
-                    && bytes + len <= CHUNK
-                    && (last.steps as usize) < CHUNK_STEPS
-            });
-            match chunks.last_mut().filter(|_| joins) {
-                Some(last) => {
-                    last.steps += 1;
-                    bytes += len;
-                }
-                None => {
-                    chunks.push(Chunk {
-                        remote: part.remote,
-                        how: part.how,
-                        first_step: step,
-                        steps: 1,
-                    });
-                    bytes = len;
-                }
+impl Work for BatchCore {
+    fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
+    fn help(&self) {
+        loop {
+            let index = self.next.fetch_add(1, AcqRel);
+            let Some(chunk) = self.chunks.get(index) else {
+                // Keeps the counter from wrapping around.
+                self.next.store(self.chunks.len(), Relaxed);
+                return;
+            };
+            self.carry(index, chunk);
+            if self.over.fetch_add(1, AcqRel) + 1 == self.chunks.len() {
+                self.come_to_end();
             }
         }
     }
-    chunks
+
+    fn close(&self) {
+        self.stop(|_, _| Error::Closed);
+        self.help();
+    }
 }
 
 /// A batch under way. It is awaited as a future, or by [`wait`](Self::wait).

@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use crate::{
     Address, EndpointEvent, Error, MAX_NAME, Peer, Region, Result,
     address::Way,
-    event::News,
-    region::{OwnedBytes, RegionCore},
+    lent::RegionCore,
+    owned::OwnedBytes,
     service::Service,
     state::{EndpointCommand, EndpointState},
 };
@@ -146,7 +146,7 @@ impl Endpoint {
     /// [`Error::System`].
     pub fn connect(&self, address: &Address) -> Result<Peer> {
         let (entry, _) = self.state().connect(address, self.state().patience)?;
-        Ok(self.state().peer(&entry))
+        Ok(Peer::new(Arc::clone(self.state()), entry))
     }
 
     /// Returns the peer of an address, without a connection. It costs a few hundred bytes.
@@ -158,14 +158,15 @@ impl Endpoint {
         if address.incarnation == self.state().incarnation {
             return Err(Error::OwnAddress);
         }
-        Ok(self.state().peer(&self.state().peers.of(address)))
+        let entry = self.state().peers.of(address);
+        Ok(Peer::new(Arc::clone(self.state()), entry))
     }
 
     /// Returns the connected peers.
     pub fn peers(&self) -> Vec<Peer> {
-        let sessions = self.state().peers.up();
-        (sessions.iter())
-            .map(|session| self.state().peer(&session.peer))
+        let entries = self.state().peers.up().into_iter();
+        entries
+            .map(|(entry, _)| Peer::new(Arc::clone(self.state()), entry))
             .collect()
     }
 
@@ -220,7 +221,7 @@ impl Endpoint {
         struct Revoke<'a>(&'a Arc<RegionCore>, &'a Arc<EndpointState>);
         impl Drop for Revoke<'_> {
             fn drop(&mut self) {
-                self.1.regions.lock().remove(&self.0.id);
+                self.1.regions.remove(self.0.id);
                 // Without a limit there is no error.
                 let _ = self.0.revoke(None);
             }
@@ -266,7 +267,7 @@ impl Endpoint {
     ) -> Region {
         let state = self.state();
         let core = RegionCore::new(state.fresh_number(), window, file);
-        state.regions.lock().insert(core.id, Arc::clone(&core));
+        state.regions.add(&core);
         Region::new(state, core, owned)
     }
 
@@ -277,7 +278,7 @@ impl Endpoint {
     pub fn next_event(&self) -> Result<EndpointEvent> {
         self.state().check_origin()?;
         let news = self.state().events.wait(None);
-        self.event(news.ok_or(Error::Closed)?)
+        Ok(EndpointEvent::new(self.state(), news.ok_or(Error::Closed)?))
     }
 
     /// Waits for the next event, at most so long. Returns `None` if there was none.
@@ -288,7 +289,7 @@ impl Endpoint {
         self.state().check_origin()?;
         let deadline = Instant::now().checked_add(patience);
         match self.state().events.wait(deadline) {
-            Some(news) => self.event(news).map(Some),
+            Some(news) => Ok(Some(EndpointEvent::new(self.state(), news))),
             None if self.state().is_closed() => Err(Error::Closed),
             None => Ok(None),
         }
@@ -301,7 +302,7 @@ impl Endpoint {
     pub fn try_event(&self) -> Result<Option<EndpointEvent>> {
         self.state().check_origin()?;
         let news = self.state().events.take();
-        news.map(|news| self.event(news)).transpose()
+        Ok(news.map(|news| EndpointEvent::new(self.state(), news)))
     }
 
     /// Waits for the next event, as a task.
@@ -311,7 +312,7 @@ impl Endpoint {
     pub async fn event_async(&self) -> Result<EndpointEvent> {
         self.state().check_origin()?;
         let news = poll_fn(|context| self.state().events.poll(context)).await;
-        self.event(news.ok_or(Error::Closed)?)
+        Ok(EndpointEvent::new(self.state(), news.ok_or(Error::Closed)?))
     }
 
     /// Returns a descriptor for `poll` or `epoll` that is readable while there are events. It is only to be polled: the
@@ -322,21 +323,6 @@ impl Endpoint {
     pub fn event_descriptor(&self) -> Result<BorrowedFd<'_>> {
         self.state().check_origin()?;
         self.state().events.descriptor()
-    }
-
-    fn event(&self, news: News) -> Result<EndpointEvent> {
-        let peer = self.state().peer(news.entry());
-        Ok(match news {
-            News::Connected(_) => EndpointEvent::Connected(peer),
-            News::Returned(_, previous) => EndpointEvent::Returned { peer, previous },
-            News::Left(_) => EndpointEvent::Left(peer),
-            News::Lost(_, cause) => EndpointEvent::Lost { peer, cause },
-            News::Message(session, bytes) => {
-                let sent = session.note_read(bytes.len());
-                self.state().after_send(&session, sent);
-                EndpointEvent::Message { peer, bytes }
-            }
-        })
     }
 
     /// Closes the endpoint: peers hear that it has left. Operations under way end, and later ones fail. Regions can be

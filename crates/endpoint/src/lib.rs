@@ -47,9 +47,15 @@
 //!
 //! # Rooms
 //!
-//! From the bottom up: `error`, `hex`, `promise`; `address`; `descriptor`; `session`, the state of a connection;
-//! `region`, lent memory; `table`, the peers; `event`; `workers` and `carry`, which transfer; `state`, which composes
-//! these; `service`, the thread; and the types that users hold: `remote`, `batch`, `peer`, `endpoint`.
+//! From the bottom up:
+//!
+//! - `error`, `hex`, `promise`, `identity`, `address`, `descriptor`: values.
+//! - `session` is the state of a connection, `table` that of all peers. `news` keeps events until they are read.
+//! - `lent` is the memory of a region, `owned` a buffer that one owns, `regions` all of them.
+//! - `workers` are the threads that copy.
+//! - `state` composes these for an endpoint. `service` is its thread.
+//! - `opened` is a peer's region, `plan` the contents of a batch, `carry` the batch under way.
+//! - `region`, `remote`, `peer`, `batch`, `event` and `endpoint` are what users hold.
 
 mod address;
 mod batch;
@@ -59,9 +65,16 @@ mod endpoint;
 mod error;
 mod event;
 mod hex;
+mod identity;
+mod lent;
+mod news;
+mod opened;
+mod owned;
 mod peer;
+mod plan;
 mod promise;
 mod region;
+mod regions;
 mod remote;
 mod service;
 mod session;

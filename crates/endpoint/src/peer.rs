@@ -10,8 +10,8 @@ use hydrant_local::{ForeignMapping, Packet};
 
 use crate::{
     Descriptor, Error, RemoteRegion, Result,
-    service::{EXPIRED, FORGED, FULL, OTHER_OWNER},
-    session::{Answer, Session},
+    opened::OpenedRegion,
+    session::{Answer, EXPIRED, FORGED, FULL, OTHER_OWNER, Session},
     state::EndpointState,
     table::{PeerEntry, Stage},
 };
@@ -34,12 +34,12 @@ impl Peer {
 
     /// Returns the name that the peer has given itself. It may be empty, and several peers may have the same.
     pub fn name(&self) -> &str {
-        &self.entry.name
+        &self.entry.identity.name
     }
 
     /// Returns the number of the incarnation, which is drawn at random when an endpoint starts.
     pub fn incarnation(&self) -> u64 {
-        self.entry.incarnation
+        self.entry.identity.incarnation
     }
 
     /// Returns whether the peer is connected.
@@ -48,20 +48,11 @@ impl Peer {
     }
 
     /// Returns the connection.
-    fn session(&self) -> Result<Arc<Session>> {
+    pub(crate) fn session(&self) -> Result<Arc<Session>> {
         self.endpoint.check_open()?;
         match self.entry.stage() {
             Stage::Up(session) => Ok(session),
-            Stage::Ended(ending) => Err(match ending {
-                crate::session::Ending::Left => Error::Left {
-                    peer: self.entry.label(),
-                },
-                crate::session::Ending::Lost(cause) => Error::Lost {
-                    peer: self.entry.label(),
-                    cause,
-                },
-                crate::session::Ending::Closed => Error::Closed,
-            }),
+            Stage::Ended(ending) => Err(ending.error(self.entry.label())),
             _ => Err(Error::NotConnected {
                 peer: self.entry.label(),
             }),
@@ -82,9 +73,9 @@ impl Peer {
         let other_owner = || Error::OtherOwner {
             peer: peer(),
             owner: descriptor.owner,
-            found: self.entry.incarnation,
+            found: self.entry.identity.incarnation,
         };
-        if descriptor.owner != self.entry.incarnation {
+        if descriptor.owner != self.entry.identity.incarnation {
             return Err(other_owner());
         }
         let (promise, sent) = session.ask(&descriptor.to_bytes())?;
@@ -132,9 +123,14 @@ impl Peer {
             }
             None => None,
         };
-        let terms = (scope.len, scope.rights);
-        let remote = RemoteRegion::new(&self.endpoint, &session, grant, mapping, terms);
-        Ok(remote)
+        Ok(RemoteRegion::new(OpenedRegion {
+            endpoint: Arc::clone(&self.endpoint),
+            session,
+            grant,
+            mapping,
+            len: scope.len,
+            rights: scope.rights,
+        }))
     }
 
     /// Sends a message of at most [`MAX_MESSAGE`](crate::MAX_MESSAGE) bytes. Messages of a peer arrive once, in order,
@@ -162,14 +158,6 @@ impl Peer {
         self.endpoint.after_send(&session, sent);
         Ok(())
     }
-
-    /// Sends a message, now or when there is room.
-    pub(crate) fn send_later(&self, message: &[u8]) -> Result<()> {
-        let session = self.session()?;
-        let sent = session.send(message, None)?;
-        self.endpoint.after_send(&session, sent);
-        Ok(())
-    }
 }
 
 impl fmt::Debug for Peer {
@@ -181,7 +169,7 @@ impl fmt::Debug for Peer {
 /// Handles of the same incarnation are equal.
 impl PartialEq for Peer {
     fn eq(&self, other: &Self) -> bool {
-        self.entry.incarnation == other.entry.incarnation
+        self.entry.identity.incarnation == other.entry.identity.incarnation
     }
 }
 

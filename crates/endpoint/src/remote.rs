@@ -4,9 +4,9 @@
 
 use std::{fmt, sync::Arc};
 
-use hydrant_local::{CopyStep, ForeignMapping, GrantName, GrantUse, Packet};
+use hydrant_local::{CopyStep, GrantUse};
 
-use crate::{Batch, Error, Result, Rights, session::Session, state::EndpointState};
+use crate::{Result, Rights, carry::BatchCore, opened::OpenedRegion, plan::BatchPlan};
 
 /// The most bytes that one call copies by itself, without the workers.
 const ALONE: usize = 512 << 10;
@@ -20,44 +20,10 @@ pub struct RemoteRegion {
     opened: Arc<OpenedRegion>,
 }
 
-struct OpenedRegion {
-    endpoint: Arc<EndpointState>,
-    session: Arc<Session>,
-    grant: GrantName,
-    /// The memory, if this process maps it.
-    mapping: Option<ForeignMapping>,
-    len: u64,
-    rights: Rights,
-}
-
-impl Drop for OpenedRegion {
-    fn drop(&mut self) {
-        if self.endpoint.check_origin().is_ok() && !self.session.has_ended() {
-            let release = Packet::Release { grant: self.grant };
-            if let Ok(state) = self.session.link.send(&release, None) {
-                self.endpoint.after_send(&self.session, state);
-            }
-        }
-    }
-}
-
 impl RemoteRegion {
-    pub(crate) fn new(
-        endpoint: &Arc<EndpointState>,
-        session: &Arc<Session>,
-        grant: GrantName,
-        mapping: Option<ForeignMapping>,
-        (len, rights): (u64, Rights),
-    ) -> Self {
+    pub(crate) fn new(opened: OpenedRegion) -> Self {
         Self {
-            opened: Arc::new(OpenedRegion {
-                endpoint: Arc::clone(endpoint),
-                session: Arc::clone(session),
-                grant,
-                mapping,
-                len,
-                rights,
-            }),
+            opened: Arc::new(opened),
         }
     }
 
@@ -88,19 +54,9 @@ impl RemoteRegion {
     /// [`Error::Left`], [`Error::NotMapped`], [`Error::Forbidden`], [`Error::Forked`]. Some bytes may have been written.
     #[inline]
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        if bytes.len() > ALONE {
-            let mut batch = Batch::new();
-            batch.write(self, offset, bytes)?;
-            return Ok(batch.run()?);
-        }
-        self.check(GrantUse::Write, offset, bytes.len() as u64)?;
-        let step = CopyStep {
-            local: bytes.as_ptr().expose_provenance(),
-            offset,
-            len: bytes.len(),
-        };
+        let local = bytes.as_ptr().expose_provenance();
         // SAFETY: 1. and 2. `bytes` is borrowed, and is only read.
-        unsafe { self.copy(GrantUse::Write, &[step]) }.map_err(|(_, error)| error)
+        unsafe { self.transfer(GrantUse::Write, (local, offset, bytes.len())) }
     }
 
     /// Reads bytes of the region.
@@ -109,80 +65,37 @@ impl RemoteRegion {
     /// As [`write`](Self::write). Some bytes may have been read.
     #[inline]
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        if into.len() > ALONE {
-            let mut batch = Batch::new();
-            batch.read(self, offset, into)?;
-            return Ok(batch.run()?);
-        }
-        self.check(GrantUse::Read, offset, into.len() as u64)?;
-        let step = CopyStep {
-            local: into.as_mut_ptr().expose_provenance(),
-            offset,
-            len: into.len(),
-        };
+        let local = into.as_mut_ptr().expose_provenance();
         // SAFETY: 1. and 2. `into` is borrowed mutably.
-        unsafe { self.copy(GrantUse::Read, &[step]) }.map_err(|(_, error)| error)
+        unsafe { self.transfer(GrantUse::Read, (local, offset, into.len())) }
     }
 
-    pub(crate) fn endpoint(&self) -> &Arc<EndpointState> {
-        &self.opened.endpoint
-    }
-
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.opened, &other.opened)
-    }
-
-    /// Checks an access before it is made. The owner's table is looked at again with each copy.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::NotPermitted`], [`Error::Forked`].
-    #[inline]
-    pub(crate) fn check(&self, how: GrantUse, offset: u64, len: u64) -> Result<()> {
-        let opened = &*self.opened;
-        opened.endpoint.check_origin()?;
-        if offset.checked_add(len).is_none_or(|end| end > opened.len) {
-            return Err(Error::OutOfBounds {
-                offset,
-                len,
-                region: opened.len,
-            });
-        }
-        let (right, what) = match how {
-            GrantUse::Read => (Rights::READ, "reads"),
-            GrantUse::Write => (Rights::WRITE, "writes"),
-        };
-        if !opened.rights.contains(right) {
-            return Err(Error::NotPermitted {
-                peer: opened.session.peer.label(),
-                what,
-            });
-        }
-        Ok(())
-    }
-
-    /// Copies, after a [check](Self::check).
-    ///
-    /// # Errors
-    /// The bytes that were copied, and the cause.
+    /// Transfers one run, here or with the workers.
     ///
     /// # Safety
-    /// 1. and 2. as [`LocalLink::copy`](hydrant_local::LocalLink::copy).
+    /// 1. The local memory is writable for reads and readable for writes.
+    /// 2. Nobody holds a reference to what is written.
     #[inline]
-    pub(crate) unsafe fn copy(
+    unsafe fn transfer(
         &self,
         how: GrantUse,
-        steps: &[CopyStep],
-    ) -> Result<(), (usize, Error)> {
-        let opened = &*self.opened;
-        let mapping = opened.mapping.as_ref().map(ForeignMapping::window);
-        let link = &opened.session.link;
+        (local, offset, len): (usize, u64, usize),
+    ) -> Result<()> {
+        if len > ALONE {
+            let mut plan = BatchPlan::default();
+            plan.add(&self.opened, how, [(local, offset, len)])?;
+            // SAFETY: 1. the caller's conditions 1 and 2, and `run` waits for the end.
+            let batch = unsafe { BatchCore::new(&self.opened.endpoint, plan) };
+            return Ok(batch.run()?);
+        }
+        self.opened.check(how, offset, len as u64)?;
+        let step = CopyStep { local, offset, len };
         // SAFETY: 1. and 2. the caller's conditions.
-        let copied = unsafe { link.copy(opened.grant, mapping, how, steps) };
-        copied.map_err(|(done, error)| {
-            let (offset, len) = (steps.first()).map_or((0, 0), |step| (step.offset, step.len));
-            let place = [offset, len as u64, opened.len];
-            (done, opened.session.access_error(error, place))
-        })
+        unsafe { self.opened.copy(how, &[step]) }.map_err(|(_, error)| error)
+    }
+
+    pub(crate) fn opened(&self) -> &Arc<OpenedRegion> {
+        &self.opened
     }
 }
 

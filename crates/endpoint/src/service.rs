@@ -17,18 +17,12 @@ use rustix::event::{Timespec, epoll};
 
 use crate::{
     Descriptor, Loss, Result, Rights,
-    event::News,
-    session::{Answer, Ending, Session},
-    state::{EndpointCommand, EndpointState, Lingering, parse_introduction},
-    table::Arriving,
+    news::News,
+    regions::Lingering,
+    session::{Answer, EXPIRED, Ending, FORGED, OTHER_OWNER, REVOKED, Session},
+    state::{EndpointCommand, EndpointState, parse_introduction},
+    table::{Arriving, Stage},
 };
-
-/// Causes of a refusal to open a region.
-pub(crate) const REVOKED: u8 = 1;
-pub(crate) const EXPIRED: u8 = 2;
-pub(crate) const FORGED: u8 = 3;
-pub(crate) const OTHER_OWNER: u8 = 4;
-pub(crate) const FULL: u8 = 5;
 
 /// Descriptors that the thread always waits for. The others are `2 * number` for a socket and one more for a process.
 const COMMANDS: u64 = 0;
@@ -301,10 +295,9 @@ impl Service {
                 return;
             }
         };
-        let session = Session::new(entry, link, self.endpoint.fresh_number());
-        session
-            .peer
-            .set(crate::table::Stage::Up(Arc::clone(&session)));
+        let identity = Arc::clone(&entry.identity);
+        let session = Session::new(identity, link, self.endpoint.fresh_number());
+        entry.set(Stage::Up(Arc::clone(&session)));
         self.endpoint.note_up(&session);
         self.add(session);
     }
@@ -408,7 +401,11 @@ impl Service {
                     return Err(Loss::Malformed("it answers what nobody asked"));
                 }
             }
-            Packet::Release { grant } => release(session, grant)?,
+            Packet::Release { grant } => {
+                if !endpoint.regions.release(session, grant) {
+                    return Err(Loss::Malformed("it uses memory that it has given back"));
+                }
+            }
             Packet::Message { more, bytes } => {
                 if let Some(message) = session.take_part(more, bytes)? {
                     endpoint
@@ -434,7 +431,13 @@ impl Service {
     fn close(self) {
         // The thread may not have heard of some yet.
         let served = self.sessions.into_values().map(|served| served.session);
-        for session in served.chain(self.endpoint.peers.up()) {
+        let others = self
+            .endpoint
+            .peers
+            .up()
+            .into_iter()
+            .map(|(_, session)| session);
+        for session in served.chain(others) {
             let _ = session.link.send(&Packet::Leave, None);
             // Grants in use stay with their regions.
             let _ = self.endpoint.end_session(&session, Ending::Closed);
@@ -484,8 +487,7 @@ fn open(endpoint: &EndpointState, session: &Arc<Session>, question: &[u8]) -> Re
     if !descriptor.is_of(&endpoint.secret) {
         return Err(FORGED);
     }
-    let region = endpoint.regions.lock().get(&descriptor.region).cloned();
-    let region = region.ok_or(REVOKED)?;
+    let region = endpoint.regions.get(descriptor.region).ok_or(REVOKED)?;
     let scope = descriptor.scope();
     let until = match scope.until {
         None => None,
@@ -503,20 +505,6 @@ fn open(endpoint: &EndpointState, session: &Arc<Session>, question: &[u8]) -> Re
         write: scope.rights.contains(Rights::WRITE),
         until,
     };
-    let granted = region.grant(session, || session.link.grant(&terms));
-    let grant = granted.ok_or(REVOKED)?.ok_or(FULL)?;
+    let grant = endpoint.regions.grant(&region, session, &terms)?;
     Ok((grant, region.file.clone(), scope.start))
-}
-
-/// Ends a grant that the peer has given back.
-fn release(session: &Session, grant: GrantName) -> Result<(), Loss> {
-    let Some(region) = session.forget_granted(grant) else {
-        // The region was revoked before.
-        return Ok(());
-    };
-    if region.release(session, grant) {
-        Ok(())
-    } else {
-        Err(Loss::Malformed("it uses memory that it has given back"))
-    }
 }

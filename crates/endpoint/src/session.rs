@@ -13,7 +13,7 @@ use std::{
 use hydrant_local::{GrantName, LinkError, LocalLink, MAX_PAYLOAD, Packet, SendState};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Error, Loss, Result, promise::Promise, region::RegionCore, table::PeerEntry};
+use crate::{Error, Loss, Result, identity::PeerIdentity, promise::Promise};
 
 /// The most bytes of a message.
 pub const MAX_MESSAGE: usize = 256 << 10;
@@ -35,6 +35,24 @@ pub(crate) enum Ending {
     Closed,
 }
 
+impl Ending {
+    /// Returns the error of those who need the connection.
+    pub(crate) fn error(self, peer: String) -> Error {
+        match self {
+            Self::Left => Error::Left { peer },
+            Self::Lost(cause) => Error::Lost { peer, cause },
+            Self::Closed => Error::Closed,
+        }
+    }
+}
+
+/// Causes of a refusal to open a region.
+pub(crate) const REVOKED: u8 = 1;
+pub(crate) const EXPIRED: u8 = 2;
+pub(crate) const FORGED: u8 = 3;
+pub(crate) const OTHER_OWNER: u8 = 4;
+pub(crate) const FULL: u8 = 5;
+
 /// The answer to the question for a region.
 pub(crate) enum Answer {
     Granted {
@@ -50,7 +68,7 @@ pub(crate) enum Answer {
 
 /// A connection to a peer.
 pub(crate) struct Session {
-    pub(crate) peer: Arc<PeerEntry>,
+    pub(crate) peer: Arc<PeerIdentity>,
     pub(crate) link: LocalLink,
     /// The number by which the service thread knows it.
     pub(crate) number: u64,
@@ -63,8 +81,6 @@ pub(crate) struct Session {
     room: Condvar,
     /// Written by the service thread.
     inbox: Mutex<Inbox>,
-    /// The grants of own regions to this peer.
-    granted: Mutex<HashMap<GrantName, Arc<RegionCore>>>,
 }
 
 /// Messages to the peer.
@@ -88,7 +104,7 @@ struct Inbox {
 }
 
 impl Session {
-    pub(crate) fn new(peer: Arc<PeerEntry>, link: LocalLink, number: u64) -> Arc<Self> {
+    pub(crate) fn new(peer: Arc<PeerIdentity>, link: LocalLink, number: u64) -> Arc<Self> {
         Arc::new(Self {
             peer,
             link,
@@ -99,7 +115,6 @@ impl Session {
             outbox: Mutex::default(),
             room: Condvar::new(),
             inbox: Mutex::default(),
-            granted: Mutex::default(),
         })
     }
 
@@ -126,22 +141,13 @@ impl Session {
     /// Returns the error of those who need the connection, which has ended or is about to.
     pub(crate) fn end_error(&self) -> Error {
         let peer = self.peer.label();
-        match self.ending.get() {
-            Some(Ending::Left) => Error::Left { peer },
-            Some(Ending::Lost(cause)) => Error::Lost {
-                peer,
-                cause: *cause,
-            },
-            Some(Ending::Closed) => Error::Closed,
-            None => Error::Lost {
-                peer,
-                cause: if self.link.is_gone() {
-                    Loss::Died
-                } else {
-                    Loss::Broken
-                },
-            },
-        }
+        let ending = self.ending.get().copied();
+        let cause = if self.link.is_gone() {
+            Loss::Died
+        } else {
+            Loss::Broken
+        };
+        ending.unwrap_or(Ending::Lost(cause)).error(peer)
     }
 
     /// Returns the error of an access.
@@ -198,21 +204,6 @@ impl Session {
             }
             None => false,
         }
-    }
-
-    /// Notes a grant of an own region.
-    pub(crate) fn note_granted(&self, grant: GrantName, region: &Arc<RegionCore>) {
-        self.granted.lock().insert(grant, Arc::clone(region));
-    }
-
-    /// Forgets a grant of an own region.
-    pub(crate) fn forget_granted(&self, grant: GrantName) -> Option<Arc<RegionCore>> {
-        self.granted.lock().remove(&grant)
-    }
-
-    /// Forgets all grants of own regions.
-    pub(crate) fn forget_all_granted(&self) -> HashMap<GrantName, Arc<RegionCore>> {
-        std::mem::take(&mut *self.granted.lock())
     }
 
     /// Sends a message. Waits for room at the peer until `deadline`; with a deadline of `None` it is kept until there is

@@ -1,7 +1,6 @@
 //! The state of an endpoint, which its handles, its thread and its regions share.
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc,
         atomic::{
@@ -14,14 +13,13 @@ use std::{
 
 use hydrant_base::words::Fixed;
 use hydrant_conduit::{CommandQueue, fork::CreatorProcess};
-use hydrant_local::{ConnectError, GrantName, SendState, proof::Block};
-use parking_lot::Mutex;
+use hydrant_local::{ConnectError, SendState, proof::Block};
 
 use crate::{
-    Address, Error, MAX_NAME, Peer, Result,
+    Address, Error, MAX_NAME, Result,
     address::Way,
-    event::{EventQueue, News},
-    region::RegionCore,
+    news::{EventQueue, News},
+    regions::{Lingering, RegionTable},
     session::{Ending, Session},
     table::{PeerEntry, PeerTable, Stage},
     workers::Workers,
@@ -37,27 +35,13 @@ pub(crate) enum EndpointCommand {
     Close,
 }
 
-/// A grant in use of a connection that has ended.
-pub(crate) struct Lingering {
-    session: Arc<Session>,
-    grant: GrantName,
-    region: Arc<RegionCore>,
-}
-
-impl Lingering {
-    /// Releases the grant. Returns `false` if it is still in use.
-    pub(crate) fn release(&self) -> bool {
-        self.region.release(&self.session, self.grant)
-    }
-}
-
 /// The state of an endpoint.
 pub(crate) struct EndpointState {
     pub(crate) incarnation: u64,
     pub(crate) address: Address,
     /// Seals descriptors. Only this process knows it.
     pub(crate) secret: Block,
-    pub(crate) regions: Mutex<HashMap<u64, Arc<RegionCore>>>,
+    pub(crate) regions: RegionTable,
     pub(crate) peers: PeerTable,
     pub(crate) events: EventQueue,
     pub(crate) workers: Arc<Workers>,
@@ -77,7 +61,7 @@ impl EndpointState {
             incarnation: address.incarnation,
             address,
             secret,
-            regions: Mutex::default(),
+            regions: RegionTable::default(),
             peers: PeerTable::default(),
             events: EventQueue::default(),
             workers: Workers::new(),
@@ -146,7 +130,7 @@ impl EndpointState {
 
     /// Notes that a connection is made.
     pub(crate) fn note_up(&self, session: &Arc<Session>) {
-        let news = match self.peers.note_up(&session.peer) {
+        let news = match self.peers.note_up(session) {
             Some(previous) => News::Returned(Arc::clone(session), previous),
             None => News::Connected(Arc::clone(session)),
         };
@@ -159,16 +143,8 @@ impl EndpointState {
         if !session.end(ending) {
             return Vec::new();
         }
-        session.peer.end(session, ending);
-        let granted = session.forget_all_granted().into_iter();
-        let in_use = granted.filter(|(grant, region)| !region.release(session, *grant));
-        let lingering = in_use
-            .map(|(grant, region)| Lingering {
-                session: Arc::clone(session),
-                grant,
-                region,
-            })
-            .collect();
+        self.peers.note_ended(session, ending);
+        let lingering = self.regions.release_all(session);
         match ending {
             Ending::Left => self.events.push(News::Left(Arc::clone(session))),
             Ending::Lost(cause) => self.events.push(News::Lost(Arc::clone(session), cause)),
@@ -253,7 +229,7 @@ impl EndpointState {
             let what = format!("incarnation {incarnation:016x} answers: it has been started again");
             return Err(ConnectError::Refused(what));
         }
-        let session = Session::new(Arc::clone(entry), link, self.fresh_number());
+        let session = Session::new(Arc::clone(&entry.identity), link, self.fresh_number());
         if !entry.set_up(&session) {
             session.end(Ending::Closed);
             return Err(ConnectError::Crossing);
@@ -262,11 +238,6 @@ impl EndpointState {
         self.commands
             .push(EndpointCommand::Add(Arc::clone(&session)));
         Ok(session)
-    }
-
-    /// Returns a handle of a peer.
-    pub(crate) fn peer(self: &Arc<Self>, entry: &Arc<PeerEntry>) -> Peer {
-        Peer::new(Arc::clone(self), Arc::clone(entry))
     }
 }
 

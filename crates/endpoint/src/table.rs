@@ -6,16 +6,16 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{
     Address,
+    identity::PeerIdentity,
     session::{Ending, Session},
 };
 
 /// The names of peers that have ended which are remembered at least. More are, as long as peers are held.
 const REMEMBERED: usize = 4096;
 
-/// One incarnation of a peer.
+/// One incarnation of a peer, and the connection to it.
 pub(crate) struct PeerEntry {
-    pub(crate) incarnation: u64,
-    pub(crate) name: String,
+    pub(crate) identity: Arc<PeerIdentity>,
     stage: Mutex<Stage>,
     /// Notified when the stage changes.
     changed: Condvar,
@@ -49,8 +49,10 @@ pub(crate) enum Arriving {
 impl PeerEntry {
     fn new(incarnation: u64, name: &str) -> Arc<Self> {
         Arc::new(Self {
-            incarnation,
-            name: name.to_owned(),
+            identity: Arc::new(PeerIdentity {
+                incarnation,
+                name: name.to_owned(),
+            }),
             stage: Mutex::new(Stage::Idle),
             changed: Condvar::new(),
         })
@@ -58,11 +60,7 @@ impl PeerEntry {
 
     /// Returns the name for people.
     pub(crate) fn label(&self) -> String {
-        if self.name.is_empty() {
-            format!("{:016x}", self.incarnation)
-        } else {
-            self.name.clone()
-        }
+        self.identity.label()
     }
 
     pub(crate) fn stage(&self) -> Stage {
@@ -109,7 +107,7 @@ impl PeerEntry {
     }
 
     /// Ends the connection, if it is still this one.
-    pub(crate) fn end(&self, session: &Session, ending: Ending) {
+    fn end(&self, session: &Session, ending: Ending) {
         let mut stage = self.stage.lock();
         if matches!(&*stage, Stage::Up(current) if current.number == session.number) {
             *stage = Stage::Ended(ending);
@@ -123,7 +121,7 @@ impl PeerEntry {
         let stage = self.stage.lock();
         match &*stage {
             Stage::Up(session) => Arriving::Up(Arc::clone(session)),
-            Stage::Connecting if own < self.incarnation => Arriving::Crossing,
+            Stage::Connecting if own < self.identity.incarnation => Arriving::Crossing,
             Stage::Idle | Stage::Ended(_) | Stage::Connecting | Stage::Expecting => {
                 Arriving::Welcome
             }
@@ -180,7 +178,8 @@ impl PeerTable {
     }
 
     /// Notes that a peer has connected. Returns the incarnation before it under its name, if that is not connected.
-    pub(crate) fn note_up(&self, entry: &PeerEntry) -> Option<u64> {
+    pub(crate) fn note_up(&self, session: &Session) -> Option<u64> {
+        let entry = &session.peer;
         if entry.name.is_empty() {
             return None;
         }
@@ -194,16 +193,24 @@ impl PeerTable {
         (is_other && !is_up).then_some(before)
     }
 
+    /// Notes that a connection has ended.
+    pub(crate) fn note_ended(&self, session: &Session, ending: Ending) {
+        let entry = (self.tables.lock().by_incarnation)
+            .get(&session.peer.incarnation)
+            .cloned();
+        if let Some(entry) = entry {
+            entry.end(session, ending);
+        }
+    }
+
     /// Returns the connected peers.
-    pub(crate) fn up(&self) -> Vec<Arc<Session>> {
+    pub(crate) fn up(&self) -> Vec<(Arc<PeerEntry>, Arc<Session>)> {
         let tables = self.tables.lock();
-        let sessions = tables.by_incarnation.values();
-        sessions
-            .filter_map(|entry| match entry.stage() {
-                Stage::Up(session) => Some(session),
-                _ => None,
-            })
-            .collect()
+        let up = |entry: &Arc<PeerEntry>| match entry.stage() {
+            Stage::Up(session) => Some((Arc::clone(entry), session)),
+            _ => None,
+        };
+        tables.by_incarnation.values().filter_map(up).collect()
     }
 }
 

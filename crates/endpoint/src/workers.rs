@@ -8,10 +8,20 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::carry::BatchCore;
-
 /// The most threads.
 const MOST: usize = 8;
+
+/// Work that any number of threads do together.
+pub(crate) trait Work: Send + Sync {
+    /// Returns how many threads can do something at once.
+    fn chunks(&self) -> usize;
+
+    /// Does chunks of the work until all are claimed.
+    fn help(&self);
+
+    /// Ends the work, because the endpoint is closed.
+    fn close(&self);
+}
 
 /// A few threads, which are started when there is work for them.
 pub(crate) struct Workers {
@@ -21,7 +31,7 @@ pub(crate) struct Workers {
 }
 
 struct WorkerState {
-    queue: VecDeque<Arc<BatchCore>>,
+    queue: VecDeque<Arc<dyn Work>>,
     threads: Vec<JoinHandle<()>>,
     sleeping: usize,
     is_over: bool,
@@ -43,7 +53,7 @@ impl Workers {
     }
 
     /// Hands a batch to the threads. Returns `false` if there are none, and none can be started.
-    pub(crate) fn submit(self: &Arc<Self>, batch: &Arc<BatchCore>) -> bool {
+    pub(crate) fn submit(self: &Arc<Self>, batch: Arc<dyn Work>) -> bool {
         let mut state = self.state.lock();
         if state.is_over {
             return false;
@@ -69,7 +79,7 @@ impl Workers {
         if state.threads.is_empty() {
             return false;
         }
-        state.queue.push_back(Arc::clone(batch));
+        state.queue.push_back(batch);
         drop(state);
         if wanted > 1 {
             self.work.notify_all();
@@ -112,7 +122,7 @@ impl Workers {
         };
         self.work.notify_all();
         for batch in queue {
-            batch.cancel_closed();
+            batch.close();
         }
         for thread in threads {
             let _ = thread.join();

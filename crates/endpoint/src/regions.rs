@@ -1,0 +1,90 @@
+//! The regions of an endpoint, by number and by grant.
+
+use std::{collections::HashMap, sync::Arc};
+
+use hydrant_local::{GrantName, GrantTerms};
+use parking_lot::Mutex;
+
+use crate::{
+    lent::RegionCore,
+    session::{FULL, REVOKED, Session},
+};
+
+/// All regions that are not revoked, and who was granted them.
+#[derive(Default)]
+pub(crate) struct RegionTable {
+    by_number: Mutex<HashMap<u64, Arc<RegionCore>>>,
+    /// By the number of the connection, and the grant.
+    granted: Mutex<HashMap<(u64, GrantName), Arc<RegionCore>>>,
+}
+
+/// A grant in use of a connection that has ended.
+pub(crate) struct Lingering {
+    session: Arc<Session>,
+    grant: GrantName,
+    region: Arc<RegionCore>,
+}
+
+impl Lingering {
+    /// Releases the grant. Returns `false` if it is still in use.
+    pub(crate) fn release(&self) -> bool {
+        self.region.release(&self.session, self.grant)
+    }
+}
+
+impl RegionTable {
+    pub(crate) fn add(&self, region: &Arc<RegionCore>) {
+        self.by_number.lock().insert(region.id, Arc::clone(region));
+    }
+
+    /// Removes a region that is to be revoked.
+    pub(crate) fn remove(&self, number: u64) {
+        self.by_number.lock().remove(&number);
+        self.granted.lock().retain(|_, region| region.id != number);
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<Arc<RegionCore>> {
+        self.by_number.lock().get(&number).cloned()
+    }
+
+    /// Grants a region to a peer.
+    ///
+    /// # Errors
+    /// The cause of the refusal: `REVOKED` or `FULL`.
+    pub(crate) fn grant(
+        &self,
+        region: &Arc<RegionCore>,
+        session: &Arc<Session>,
+        terms: &GrantTerms,
+    ) -> Result<GrantName, u8> {
+        let granted = region.grant(session, || session.link.grant(terms));
+        let grant = granted.ok_or(REVOKED)?.ok_or(FULL)?;
+        (self.granted.lock()).insert((session.number, grant), Arc::clone(region));
+        Ok(grant)
+    }
+
+    /// Ends a grant that the peer has given back. Returns `false` if the peer uses it.
+    pub(crate) fn release(&self, session: &Session, grant: GrantName) -> bool {
+        let region = self.granted.lock().remove(&(session.number, grant));
+        // Without a region, it was revoked before.
+        region.is_none_or(|region| region.release(session, grant))
+    }
+
+    /// Ends all grants of a connection that has ended. Returns those in use.
+    pub(crate) fn release_all(&self, session: &Arc<Session>) -> Vec<Lingering> {
+        let mut all = Vec::new();
+        self.granted.lock().retain(|(number, grant), region| {
+            let is_its = *number == session.number;
+            if is_its {
+                all.push(Lingering {
+                    session: Arc::clone(session),
+                    grant: *grant,
+                    region: Arc::clone(region),
+                });
+            }
+            !is_its
+        });
+        all.retain(|grant| !grant.release());
+        all
+    }
+}
