@@ -8,7 +8,7 @@
 use std::{fmt, str::FromStr};
 
 use hydrant_base::words::Fixed;
-use hydrant_local::proof::{Block, hash};
+use hydrant_local::proof::{Bytes16, hash};
 
 use crate::{Error, Result, hex};
 
@@ -24,7 +24,7 @@ const MAX_WAY: usize = 1024;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Way {
     /// A socket of the endpoint's host, by its name.
-    Local(Block),
+    Local(Bytes16),
     /// A way that this version does not know.
     Unknown(u8, Vec<u8>),
 }
@@ -47,7 +47,7 @@ pub(crate) enum Way {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Address {
     pub(crate) incarnation: u64,
-    pub(crate) key: Block,
+    pub(crate) key: Bytes16,
     pub(crate) name: String,
     pub(crate) ways: Vec<Way>,
 }

@@ -14,7 +14,7 @@ use crate::{
 /// The most bytes that [`Batch::start`] copies by itself. A worker copies more.
 const INLINE: u64 = 64 << 10;
 
-/// Rows of equal length in a region.
+/// LocalRows of equal length in a region.
 ///
 /// Row `i` begins at `offset + i * stride`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,9 +25,9 @@ pub struct RegionRows {
     pub stride: u64,
 }
 
-/// Rows of equal length in own memory.
+/// LocalRows of equal length in own memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rows {
+pub struct LocalRows {
     /// The number of rows.
     pub count: usize,
     /// The bytes of a row.
@@ -153,7 +153,7 @@ impl<'a> Batch<'a> {
         remote: &RemoteRegion,
         to: RegionRows,
         bytes: &'a [u8],
-        rows: Rows,
+        rows: LocalRows,
     ) -> Result<()> {
         let local = bytes.as_ptr().expose_provenance();
         self.add_rows(remote, GrantUse::Write, to, (local, bytes.len()), rows)
@@ -168,7 +168,7 @@ impl<'a> Batch<'a> {
         remote: &RemoteRegion,
         from: RegionRows,
         into: &'a mut [u8],
-        rows: Rows,
+        rows: LocalRows,
     ) -> Result<()> {
         let local = into.as_mut_ptr().expose_provenance();
         self.add_rows(remote, GrantUse::Read, from, (local, into.len()), rows)
@@ -290,7 +290,7 @@ impl<'a> Batch<'a> {
         how: GrantUse,
         there: RegionRows,
         (local, room): (usize, usize),
-        rows: Rows,
+        rows: LocalRows,
     ) -> Result<()> {
         let Some(last) = rows.count.checked_sub(1) else {
             return self.plan.add(remote.opened(), how, []);

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::{
     Error,
     lent::OwnUse,
-    plan::{BatchPlan, Chunk},
+    plan::{BatchChunk, BatchPlan},
     promise::Promise,
     state::EndpointState,
     workers::Work,
@@ -49,7 +49,7 @@ pub(crate) struct BatchCore {
     plan: BatchPlan,
     /// The own regions in use, until the batch is over.
     uses: Mutex<Vec<OwnUse>>,
-    chunks: Vec<Chunk>,
+    chunks: Vec<BatchChunk>,
     states: Box<[AtomicU8]>,
     /// The next chunk that nobody has claimed.
     next: AtomicUsize,
@@ -94,7 +94,7 @@ impl BatchCore {
         batch
     }
 
-    fn carry(&self, index: usize, chunk: &Chunk) {
+    fn carry(&self, index: usize, chunk: &BatchChunk) {
         if self.is_stopped.load(Acquire) {
             return;
         }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use hydrant_base::{fixed, words::Fixed};
-use hydrant_local::proof::{Block, hash, is_same};
+use hydrant_local::proof::{Bytes16, hash, is_same};
 use smallvec::SmallVec;
 
 use crate::{Error, Result, hex};
@@ -25,7 +25,7 @@ const MAGIC: [u8; 4] = *b"HYR1";
 /// The most terms of a descriptor.
 const MAX_TERMS: usize = 8;
 
-/// What a holder of a descriptor may do.
+/// The rights of those who hold a descriptor.
 ///
 /// ```
 /// use hydrant_endpoint::Rights;
@@ -72,7 +72,7 @@ impl fmt::Debug for Rights {
 
 /// A step of narrowing: a part of the range before it, rights, and an end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Terms {
+struct DescriptorTerms {
     start: u64,
     len: u64,
     rights: u8,
@@ -81,10 +81,10 @@ struct Terms {
 }
 
 fixed! {
-    Terms { start, len, rights, until }
+    DescriptorTerms { start, len, rights, until }
 }
 
-impl Terms {
+impl DescriptorTerms {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(25);
         self.put(&mut bytes);
@@ -94,7 +94,7 @@ impl Terms {
 
 /// The memory that a descriptor names, after all its terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Scope {
+pub(crate) struct DescriptorScope {
     /// The first byte in the region.
     pub(crate) start: u64,
     pub(crate) len: u64,
@@ -123,14 +123,14 @@ pub(crate) struct Scope {
 pub struct Descriptor {
     pub(crate) owner: u64,
     pub(crate) region: u64,
-    terms: SmallVec<[Terms; 2]>,
-    seal: Block,
+    terms: SmallVec<[DescriptorTerms; 2]>,
+    seal: Bytes16,
 }
 
 impl Descriptor {
     /// Describes a part of a region of this process, whose secret is `secret`.
-    pub(crate) fn new(secret: &Block, [owner, region]: [u64; 2], scope: Scope) -> Self {
-        let terms = Terms {
+    pub(crate) fn new(secret: &Bytes16, [owner, region]: [u64; 2], scope: DescriptorScope) -> Self {
+        let terms = DescriptorTerms {
             start: scope.start,
             len: scope.len,
             rights: scope.rights.0,
@@ -145,7 +145,7 @@ impl Descriptor {
     }
 
     /// Returns whether this process has made the descriptor.
-    pub(crate) fn is_of(&self, secret: &Block) -> bool {
+    pub(crate) fn is_of(&self, secret: &Bytes16) -> bool {
         let Some((first, more)) = self.terms.split_first() else {
             return false;
         };
@@ -155,8 +155,8 @@ impl Descriptor {
     }
 
     /// Returns the memory after all terms. Each term was within the one before when it was added, or is cut here.
-    pub(crate) fn scope(&self) -> Scope {
-        let mut scope = Scope {
+    pub(crate) fn scope(&self) -> DescriptorScope {
+        let mut scope = DescriptorScope {
             start: 0,
             len: u64::MAX,
             rights: Rights::READ_WRITE,
@@ -197,7 +197,7 @@ impl Descriptor {
                 limit: MAX_TERMS - 1,
             });
         }
-        let terms = Terms {
+        let terms = DescriptorTerms {
             start: range.start,
             len: part,
             rights: scope.rights.0 & rights.0,
@@ -255,8 +255,8 @@ impl Descriptor {
         if number == 0 || number > MAX_TERMS {
             return Err(bad("they have no terms, or too many"));
         }
-        let terms: Result<SmallVec<[Terms; 2]>, _> =
-            (0..number).map(|_| Terms::take(rest)).collect();
+        let terms: Result<SmallVec<[DescriptorTerms; 2]>, _> =
+            (0..number).map(|_| DescriptorTerms::take(rest)).collect();
         let terms = terms.map_err(cut)?;
         let seal = Fixed::take(rest).map_err(cut)?;
         if !rest.is_empty() {
@@ -296,7 +296,7 @@ pub(crate) fn end_of(lease: Duration) -> u64 {
     u64::try_from(end).unwrap_or(u64::MAX)
 }
 
-fn first_seal(secret: &Block, [owner, region]: [u64; 2], terms: &Terms) -> Block {
+fn first_seal(secret: &Bytes16, [owner, region]: [u64; 2], terms: &DescriptorTerms) -> Bytes16 {
     let parts = [
         &owner.to_le_bytes()[..],
         &region.to_le_bytes(),
@@ -305,7 +305,7 @@ fn first_seal(secret: &Block, [owner, region]: [u64; 2], terms: &Terms) -> Block
     hash(secret, "region", &parts)
 }
 
-fn next_seal(seal: &Block, terms: &Terms) -> Block {
+fn next_seal(seal: &Bytes16, terms: &DescriptorTerms) -> Bytes16 {
     hash(seal, "narrowed", &[&terms.bytes()])
 }
 
@@ -343,10 +343,10 @@ mod tests {
 
     use super::*;
 
-    const SECRET: Block = [9; 16];
+    const SECRET: Bytes16 = [9; 16];
 
     fn whole() -> Descriptor {
-        let scope = Scope {
+        let scope = DescriptorScope {
             start: 0,
             len: 100,
             rights: Rights::READ_WRITE,

@@ -47,7 +47,7 @@ pub enum Error {
         /// The peer.
         peer: String,
         /// The cause.
-        cause: Loss,
+        cause: LossCause,
     },
 
     /// The peer has closed its endpoint.
@@ -248,7 +248,7 @@ impl fmt::Debug for Error {
 /// The reason why a peer is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Loss {
+pub enum LossCause {
     /// Its process has ended.
     #[error("its process has ended")]
     Died,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{Loss, Peer, news::News, state::EndpointState};
+use crate::{LossCause, Peer, news::PeerNews, state::EndpointState};
 
-/// News of a peer.
+/// PeerNews of a peer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EndpointEvent {
@@ -24,7 +24,7 @@ pub enum EndpointEvent {
         /// The peer.
         peer: Peer,
         /// The cause.
-        cause: Loss,
+        cause: LossCause,
     },
     /// A peer has sent a message.
     Message {
@@ -36,16 +36,16 @@ pub enum EndpointEvent {
 }
 
 impl EndpointEvent {
-    pub(crate) fn new(endpoint: &Arc<EndpointState>, news: News) -> Self {
+    pub(crate) fn new(endpoint: &Arc<EndpointState>, news: PeerNews) -> Self {
         let identity = &news.session().peer;
         let entry = (endpoint.peers).entry(identity.incarnation, &identity.name);
         let peer = Peer::new(Arc::clone(endpoint), entry);
         match news {
-            News::Connected(_) => Self::Connected(peer),
-            News::Returned(_, previous) => Self::Returned { peer, previous },
-            News::Left(_) => Self::Left(peer),
-            News::Lost(_, cause) => Self::Lost { peer, cause },
-            News::Message(session, bytes) => {
+            PeerNews::Connected(_) => Self::Connected(peer),
+            PeerNews::Returned(_, previous) => Self::Returned { peer, previous },
+            PeerNews::Left(_) => Self::Left(peer),
+            PeerNews::Lost(_, cause) => Self::Lost { peer, cause },
+            PeerNews::Message(session, bytes) => {
                 let sent = session.note_read(bytes.len());
                 endpoint.after_send(&session, sent);
                 Self::Message { peer, bytes }

@@ -83,11 +83,11 @@ mod table;
 mod workers;
 
 pub use address::{Address, MAX_NAME};
-pub use batch::{Batch, RegionRows, Rows};
+pub use batch::{Batch, LocalRows, RegionRows};
 pub use carry::{BatchFailure, BatchHandle, PartState};
 pub use descriptor::{Descriptor, Rights};
 pub use endpoint::{Endpoint, EndpointBuilder};
-pub use error::{Error, Loss, Result};
+pub use error::{Error, LossCause, Result};
 pub use event::EndpointEvent;
 pub use peer::Peer;
 pub use region::Region;

@@ -1,4 +1,4 @@
-//! News of peers that nobody has read yet.
+//! PeerNews of peers that nobody has read yet.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +12,7 @@ use hydrant_conduit::Error as ConduitError;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::{Loss, Result, session::Session};
+use crate::{LossCause, Result, session::Session};
 
 /// The news that are not read, above which no peer may connect any more.
 const MOST_UNREAD: usize = 16_384;
@@ -20,16 +20,16 @@ const MOST_UNREAD: usize = 16_384;
 /// The news that are not read, above which a connection that has come and gone is no news.
 const MANY_UNREAD: usize = 1024;
 
-/// News, as they are kept until somebody reads them.
-pub(crate) enum News {
+/// PeerNews, as they are kept until somebody reads them.
+pub(crate) enum PeerNews {
     Connected(Arc<Session>),
     Returned(Arc<Session>, u64),
     Left(Arc<Session>),
-    Lost(Arc<Session>, Loss),
+    Lost(Arc<Session>, LossCause),
     Message(Arc<Session>, Vec<u8>),
 }
 
-impl News {
+impl PeerNews {
     pub(crate) fn session(&self) -> &Arc<Session> {
         match self {
             Self::Connected(session)
@@ -51,7 +51,7 @@ impl News {
 
 /// The news that nobody has read yet.
 #[derive(Default)]
-pub(crate) struct EventQueue {
+pub(crate) struct NewsQueue {
     state: Mutex<QueueState>,
     arrived: Condvar,
     /// Readable while there are news, once somebody asked for it.
@@ -60,20 +60,20 @@ pub(crate) struct EventQueue {
 
 #[derive(Default)]
 struct QueueState {
-    news: VecDeque<News>,
+    news: VecDeque<PeerNews>,
     wakers: Vec<Waker>,
     is_closed: bool,
 }
 
-impl EventQueue {
+impl NewsQueue {
     /// Adds news. If many are unread, a connection that has come and gone before anybody read of it, and has sent nothing,
     /// is none.
-    pub(crate) fn push(&self, news: News) {
+    pub(crate) fn push(&self, news: PeerNews) {
         let mut state = self.state.lock();
         if news.is_end() && state.news.len() >= MANY_UNREAD {
             let number = news.session().number;
             let mut its = (state.news.iter()).filter(|other| other.session().number == number);
-            let is_unread = its.next().is_some_and(News::is_begin) && its.next().is_none();
+            let is_unread = its.next().is_some_and(PeerNews::is_begin) && its.next().is_none();
             if is_unread {
                 state.news.retain(|other| other.session().number != number);
                 return;
@@ -106,11 +106,11 @@ impl EventQueue {
     }
 
     /// Takes the next news. Returns `None` if there are none.
-    pub(crate) fn take(&self) -> Option<News> {
+    pub(crate) fn take(&self) -> Option<PeerNews> {
         self.take_from(&mut self.state.lock())
     }
 
-    fn take_from(&self, state: &mut QueueState) -> Option<News> {
+    fn take_from(&self, state: &mut QueueState) -> Option<PeerNews> {
         let news = state.news.pop_front();
         if state.news.is_empty()
             && !state.is_closed
@@ -122,7 +122,7 @@ impl EventQueue {
     }
 
     /// Waits for news, at most until `deadline`. Returns `None` then, or if the endpoint is closed.
-    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Option<News> {
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Option<PeerNews> {
         let mut state = self.state.lock();
         loop {
             if let Some(news) = self.take_from(&mut state) {
@@ -143,7 +143,7 @@ impl EventQueue {
     }
 
     /// Takes news, or has the task woken once there are some. Gives `None` if the endpoint is closed.
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Option<News>> {
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Option<PeerNews>> {
         let mut state = self.state.lock();
         match self.take_from(&mut state) {
             Some(news) => Poll::Ready(Some(news)),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use hydrant_local::{CopyStep, ForeignMapping, GrantName, GrantUse, Packet};
+use hydrant_local::{CopyStep, ForeignMapping, GrantName, GrantUse, WirePacket};
 
 use crate::{Error, Result, Rights, session::Session, state::EndpointState};
 
@@ -22,7 +22,7 @@ pub(crate) struct OpenedRegion {
 impl Drop for OpenedRegion {
     fn drop(&mut self) {
         if self.endpoint.check_origin().is_ok() && !self.session.has_ended() {
-            let release = Packet::Release { grant: self.grant };
+            let release = WirePacket::Release { grant: self.grant };
             if let Ok(state) = self.session.link.send(&release, None) {
                 self.endpoint.after_send(&self.session, state);
             }

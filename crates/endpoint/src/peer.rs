@@ -6,14 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant_local::{ForeignMapping, Packet};
+use hydrant_local::{ForeignMapping, WirePacket};
 
 use crate::{
     Descriptor, Error, RemoteRegion, Result,
     opened::OpenedRegion,
-    session::{Answer, EXPIRED, FORGED, FULL, OTHER_OWNER, Session},
+    session::{EXPIRED, FORGED, FULL, OTHER_OWNER, RegionAnswer, Session},
     state::EndpointState,
-    table::{PeerEntry, Stage},
+    table::{PeerEntry, PeerStage},
 };
 
 /// Another endpoint, one incarnation of it. The handle can be cloned and used by any thread.
@@ -44,15 +44,15 @@ impl Peer {
 
     /// Returns whether the peer is connected.
     pub fn is_connected(&self) -> bool {
-        matches!(self.entry.stage(), Stage::Up(_))
+        matches!(self.entry.stage(), PeerStage::Up(_))
     }
 
     /// Returns the connection.
     pub(crate) fn session(&self) -> Result<Arc<Session>> {
         self.endpoint.check_open()?;
         match self.entry.stage() {
-            Stage::Up(session) => Ok(session),
-            Stage::Ended(ending) => Err(ending.error(self.entry.label())),
+            PeerStage::Up(session) => Ok(session),
+            PeerStage::Ended(ending) => Err(ending.error(self.entry.label())),
             _ => Err(Error::NotConnected {
                 peer: self.entry.label(),
             }),
@@ -83,12 +83,12 @@ impl Peer {
         let within = self.endpoint.patience;
         let answer = promise.wait(Instant::now().checked_add(within));
         let (grant, file, file_offset) = match answer {
-            Some(Answer::Granted {
+            Some(RegionAnswer::Granted {
                 grant,
                 file,
                 file_offset,
             }) => (grant, file, file_offset),
-            Some(Answer::Refused { cause }) => {
+            Some(RegionAnswer::Refused { cause }) => {
                 return Err(match cause {
                     EXPIRED => Error::Expired { peer: peer() },
                     FORGED => Error::Forged { peer: peer() },
@@ -100,7 +100,7 @@ impl Peer {
                     _ => Error::Revoked { peer: peer() },
                 });
             }
-            Some(Answer::Ended) => return Err(session.end_error()),
+            Some(RegionAnswer::Ended) => return Err(session.end_error()),
             None => {
                 let what = "the answer about a region";
                 return Err(Error::TimedOut { what, within });
@@ -113,7 +113,7 @@ impl Peer {
                 match ForeignMapping::new(&file, file_offset, len) {
                     Ok(mapping) => Some(mapping),
                     Err(cause) => {
-                        let sent = session.link.send(&Packet::Release { grant }, None);
+                        let sent = session.link.send(&WirePacket::Release { grant }, None);
                         if let Ok(sent) = sent {
                             self.endpoint.after_send(&session, sent);
                         }

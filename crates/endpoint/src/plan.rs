@@ -35,7 +35,7 @@ pub(crate) struct BatchPlan {
 
 /// Steps that one thread copies at once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chunk {
+pub(crate) struct BatchChunk {
     pub(crate) remote: u32,
     pub(crate) how: GrantUse,
     pub(crate) first_step: u32,
@@ -98,8 +98,8 @@ impl BatchPlan {
     }
 
     /// Cuts the steps into chunks. The steps of a chunk are of one remote region and one direction.
-    pub(crate) fn chunks(&self) -> Vec<Chunk> {
-        let mut chunks: Vec<Chunk> = Vec::new();
+    pub(crate) fn chunks(&self) -> Vec<BatchChunk> {
+        let mut chunks: Vec<BatchChunk> = Vec::new();
         let mut bytes = 0;
         for part in &self.parts {
             for step in part.first_step..part.first_step + part.steps {
@@ -115,7 +115,7 @@ impl BatchPlan {
                         bytes += len;
                     }
                     None => {
-                        chunks.push(Chunk {
+                        chunks.push(BatchChunk {
                             remote: part.remote,
                             how: part.how,
                             first_step: step,

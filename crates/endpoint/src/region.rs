@@ -6,7 +6,7 @@ use std::{fmt, mem::ManuallyDrop, ops::Range, sync::Arc, time::Duration};
 
 use crate::{
     Descriptor, Error, Result, Rights,
-    descriptor::{Scope, check_range, end_of},
+    descriptor::{DescriptorScope, check_range, end_of},
     lent::{OwnUse, RegionCore},
     owned::OwnedBytes,
     state::EndpointState,
@@ -88,7 +88,7 @@ impl Region {
     fn describe(&self, start: u64, len: u64, rights: Rights, until: Option<u64>) -> Descriptor {
         let endpoint = &self.handle.endpoint;
         let name = [endpoint.incarnation, self.handle.core.id];
-        let scope = Scope {
+        let scope = DescriptorScope {
             start,
             len,
             rights,

@@ -12,7 +12,7 @@ use crate::{
 
 /// All regions that are not revoked, and who was granted them.
 #[derive(Default)]
-pub(crate) struct RegionTable {
+pub(crate) struct LentRegions {
     by_number: Mutex<HashMap<u64, Arc<RegionCore>>>,
     /// By the number of the connection, and the grant.
     granted: Mutex<HashMap<(u64, GrantName), Arc<RegionCore>>>,
@@ -32,7 +32,7 @@ impl Lingering {
     }
 }
 
-impl RegionTable {
+impl LentRegions {
     pub(crate) fn add(&self, region: &Arc<RegionCore>) {
         self.by_number.lock().insert(region.id, Arc::clone(region));
     }

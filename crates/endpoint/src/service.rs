@@ -11,17 +11,17 @@ use std::{
 use hydrant_conduit::Error as ConduitError;
 use hydrant_local::{
     ArrivalRefusal, ArrivalStep, GrantName, GrantTerms, Introduction, LocalArrival, LocalLink,
-    LocalListener, LocalPacket, Packet, ReceiveError, monotonic,
+    LocalListener, LocalPacket, ReceiveError, WirePacket, monotonic,
 };
 use rustix::event::{Timespec, epoll};
 
 use crate::{
-    Descriptor, Loss, Result, Rights,
-    news::News,
+    Descriptor, LossCause, Result, Rights,
+    news::PeerNews,
     regions::Lingering,
-    session::{Answer, EXPIRED, Ending, FORGED, OTHER_OWNER, REVOKED, Session},
+    session::{EXPIRED, FORGED, OTHER_OWNER, REVOKED, RegionAnswer, Session, SessionEnding},
     state::{EndpointCommand, EndpointState, parse_introduction},
-    table::{Arriving, Stage},
+    table::{Arriving, PeerStage},
 };
 
 /// Descriptors that the thread always waits for. The others are `2 * number` for a socket and one more for a process.
@@ -183,12 +183,14 @@ impl Service {
             };
             if !served.session.has_waiting() && !served.was_told {
                 served.was_told = true;
-                let _ = served.session.link.send(&Packet::Leave, None);
+                let _ = served.session.link.send(&WirePacket::Leave, None);
             }
             if served.session.has_waiting() {
                 self.flush(number);
             } else {
-                let _ = self.endpoint.end_session(&served.session, Ending::Closed);
+                let _ = self
+                    .endpoint
+                    .end_session(&served.session, SessionEnding::Closed);
                 self.sessions.remove(&number);
             }
         }
@@ -203,7 +205,7 @@ impl Service {
         }
         if let Err(cause) = watched {
             tracing::error!(%cause, "a peer cannot be heard");
-            let ending = Ending::Lost(Loss::Broken);
+            let ending = SessionEnding::Lost(LossCause::Broken);
             (self.lingering).extend(self.endpoint.end_session(&session, ending));
             return;
         }
@@ -297,7 +299,7 @@ impl Service {
         };
         let identity = Arc::clone(&entry.identity);
         let session = Session::new(identity, link, self.endpoint.fresh_number());
-        entry.set(Stage::Up(Arc::clone(&session)));
+        entry.set(PeerStage::Up(Arc::clone(&session)));
         self.endpoint.note_up(&session);
         self.add(session);
     }
@@ -322,7 +324,7 @@ impl Service {
         while let Some(served) = self.sessions.get(&number) {
             let session = Arc::clone(&served.session);
             if !self.receive(number) {
-                self.finish(&session, Loss::Died);
+                self.finish(&session, LossCause::Died);
             }
         }
     }
@@ -342,8 +344,8 @@ impl Service {
                     more = false;
                     break;
                 }
-                Err(ReceiveError::Ended) => Err(Loss::Died),
-                Err(ReceiveError::Malformed(what)) => Err(Loss::Malformed(what)),
+                Err(ReceiveError::Ended) => Err(LossCause::Died),
+                Err(ReceiveError::Malformed(what)) => Err(LossCause::Malformed(what)),
             };
             if let Err(loss) = result {
                 self.finish(&session, loss);
@@ -356,7 +358,7 @@ impl Service {
     }
 
     /// Ends a connection.
-    fn finish(&mut self, session: &Arc<Session>, loss: Loss) {
+    fn finish(&mut self, session: &Arc<Session>, loss: LossCause) {
         let Some(served) = self.sessions.remove(&session.number) else {
             return;
         };
@@ -365,8 +367,8 @@ impl Service {
             let _ = epoll::delete(&self.epoll, process);
         }
         let ending = match loss {
-            Loss::Died if served.leaves => Ending::Left,
-            loss => Ending::Lost(loss),
+            LossCause::Died if served.leaves => SessionEnding::Left,
+            loss => SessionEnding::Lost(loss),
         };
         (self.lingering).extend(self.endpoint.end_session(session, ending));
     }
@@ -375,54 +377,56 @@ impl Service {
     ///
     /// # Errors
     /// The violation of the protocol, if it is one.
-    fn take(&mut self, session: &Arc<Session>, packet: LocalPacket<'_>) -> Result<(), Loss> {
+    fn take(&mut self, session: &Arc<Session>, packet: LocalPacket<'_>) -> Result<(), LossCause> {
         let endpoint = Arc::clone(&self.endpoint);
         match packet.packet {
-            Packet::Ask { request, question } => {
+            WirePacket::Ask { request, question } => {
                 let answered = answer(&endpoint, session, request, question);
                 endpoint.after_send(session, answered);
             }
-            Packet::Granted {
+            WirePacket::Granted {
                 request,
                 grant,
                 file_offset,
             } => {
-                let answer = Answer::Granted {
+                let answer = RegionAnswer::Granted {
                     grant,
                     file: packet.descriptor,
                     file_offset,
                 };
                 if !session.answer(request, answer) {
-                    return Err(Loss::Malformed("it answers what nobody asked"));
+                    return Err(LossCause::Malformed("it answers what nobody asked"));
                 }
             }
-            Packet::NotGranted { request, cause, .. } => {
-                if !session.answer(request, Answer::Refused { cause }) {
-                    return Err(Loss::Malformed("it answers what nobody asked"));
+            WirePacket::NotGranted { request, cause, .. } => {
+                if !session.answer(request, RegionAnswer::Refused { cause }) {
+                    return Err(LossCause::Malformed("it answers what nobody asked"));
                 }
             }
-            Packet::Release { grant } => {
+            WirePacket::Release { grant } => {
                 if !endpoint.regions.release(session, grant) {
-                    return Err(Loss::Malformed("it uses memory that it has given back"));
+                    return Err(LossCause::Malformed(
+                        "it uses memory that it has given back",
+                    ));
                 }
             }
-            Packet::Message { more, bytes } => {
+            WirePacket::Message { more, bytes } => {
                 if let Some(message) = session.take_part(more, bytes)? {
                     endpoint
                         .events
-                        .push(News::Message(Arc::clone(session), message));
+                        .push(PeerNews::Message(Arc::clone(session), message));
                 }
             }
-            Packet::Credit { bytes } => {
+            WirePacket::Credit { bytes } => {
                 let sent = session.take_credit(bytes)?;
                 endpoint.after_send(session, sent);
             }
-            Packet::Leave => {
+            WirePacket::Leave => {
                 if let Some(served) = self.sessions.get_mut(&session.number) {
                     served.leaves = true;
                 }
             }
-            _ => return Err(Loss::Malformed("a packet out of its place")),
+            _ => return Err(LossCause::Malformed("a packet out of its place")),
         }
         Ok(())
     }
@@ -438,9 +442,9 @@ impl Service {
             .into_iter()
             .map(|(_, session)| session);
         for session in served.chain(others) {
-            let _ = session.link.send(&Packet::Leave, None);
+            let _ = session.link.send(&WirePacket::Leave, None);
             // Grants in use stay with their regions.
-            let _ = self.endpoint.end_session(&session, Ending::Closed);
+            let _ = self.endpoint.end_session(&session, SessionEnding::Closed);
         }
     }
 }
@@ -455,7 +459,7 @@ fn answer(
     let outcome = open(endpoint, session, question);
     let sent = match outcome {
         Ok((grant, file, file_offset)) => {
-            let packet = Packet::Granted {
+            let packet = WirePacket::Granted {
                 request,
                 grant,
                 file_offset,
@@ -463,7 +467,7 @@ fn answer(
             session.link.send(&packet, file.as_ref())
         }
         Err(cause) => {
-            let packet = Packet::NotGranted {
+            let packet = WirePacket::NotGranted {
                 request,
                 cause,
                 text: &[],
@@ -476,10 +480,14 @@ fn answer(
 }
 
 /// The grant, and the file to map from an offset on.
-type Opened = (GrantName, Option<Arc<OwnedFd>>, u64);
+type OpenedGrant = (GrantName, Option<Arc<OwnedFd>>, u64);
 
 /// Grants a peer what a descriptor names.
-fn open(endpoint: &EndpointState, session: &Arc<Session>, question: &[u8]) -> Result<Opened, u8> {
+fn open(
+    endpoint: &EndpointState,
+    session: &Arc<Session>,
+    question: &[u8],
+) -> Result<OpenedGrant, u8> {
     let descriptor = Descriptor::from_bytes(question).map_err(|_| FORGED)?;
     if descriptor.owner != endpoint.incarnation {
         return Err(OTHER_OWNER);

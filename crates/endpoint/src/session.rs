@@ -10,10 +10,10 @@ use std::{
     time::Instant,
 };
 
-use hydrant_local::{GrantName, LinkError, LocalLink, MAX_PAYLOAD, Packet, SendState};
+use hydrant_local::{GrantName, LinkError, LocalLink, MAX_PAYLOAD, SendState, WirePacket};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Error, Loss, Result, identity::PeerIdentity, promise::Promise};
+use crate::{Error, LossCause, Result, identity::PeerIdentity, promise::Promise};
 
 /// The most bytes of a message.
 pub const MAX_MESSAGE: usize = 256 << 10;
@@ -26,16 +26,16 @@ const REPORT: u64 = (WINDOW / 4) as u64;
 
 /// The end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
+pub(crate) enum SessionEnding {
     /// The peer has closed its endpoint.
     Left,
     /// The peer is lost.
-    Lost(Loss),
+    Lost(LossCause),
     /// This endpoint is closed.
     Closed,
 }
 
-impl Ending {
+impl SessionEnding {
     /// Returns the error of those who need the connection.
     pub(crate) fn error(self, peer: String) -> Error {
         match self {
@@ -54,7 +54,7 @@ pub(crate) const OTHER_OWNER: u8 = 4;
 pub(crate) const FULL: u8 = 5;
 
 /// The answer to the question for a region.
-pub(crate) enum Answer {
+pub(crate) enum RegionAnswer {
     Granted {
         grant: GrantName,
         file: Option<OwnedFd>,
@@ -73,10 +73,10 @@ pub(crate) struct Session {
     /// The number by which the service thread knows it.
     pub(crate) number: u64,
     /// Set once, by the thread that ends the connection.
-    ending: OnceLock<Ending>,
-    questions: Mutex<HashMap<u64, Arc<Promise<Answer>>>>,
+    ending: OnceLock<SessionEnding>,
+    questions: Mutex<HashMap<u64, Arc<Promise<RegionAnswer>>>>,
     next_question: AtomicU64,
-    outbox: Mutex<Outbox>,
+    outbox: Mutex<MessageOutbox>,
     /// Notified when there may be room in the outbox.
     room: Condvar,
     /// Written by the service thread.
@@ -85,7 +85,7 @@ pub(crate) struct Session {
 
 /// Messages to the peer.
 #[derive(Default)]
-struct Outbox {
+struct MessageOutbox {
     /// The bytes that the peer has not read.
     unread: usize,
     /// Messages that wait for room at the peer.
@@ -119,14 +119,14 @@ impl Session {
     }
 
     /// Ends the connection, once. Returns whether this call did.
-    pub(crate) fn end(&self, ending: Ending) -> bool {
+    pub(crate) fn end(&self, ending: SessionEnding) -> bool {
         if self.ending.set(ending).is_err() {
             return false;
         }
         self.link.end();
         let questions = std::mem::take(&mut *self.questions.lock());
         for promise in questions.into_values() {
-            promise.keep(Answer::Ended);
+            promise.keep(RegionAnswer::Ended);
         }
         // A sender that has not begun to wait holds the lock.
         drop(self.outbox.lock());
@@ -143,11 +143,11 @@ impl Session {
         let peer = self.peer.label();
         let ending = self.ending.get().copied();
         let cause = if self.link.is_gone() {
-            Loss::Died
+            LossCause::Died
         } else {
-            Loss::Broken
+            LossCause::Broken
         };
-        ending.unwrap_or(Ending::Lost(cause)).error(peer)
+        ending.unwrap_or(SessionEnding::Lost(cause)).error(peer)
     }
 
     /// Returns the error of an access.
@@ -176,7 +176,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`end_error`](Self::end_error).
-    pub(crate) fn ask(&self, question: &[u8]) -> Result<(Arc<Promise<Answer>>, SendState)> {
+    pub(crate) fn ask(&self, question: &[u8]) -> Result<(Arc<Promise<RegionAnswer>>, SendState)> {
         let promise = Promise::new();
         let request = self.next_question.fetch_add(1, Relaxed);
         self.questions.lock().insert(request, Arc::clone(&promise));
@@ -184,7 +184,7 @@ impl Session {
             self.questions.lock().remove(&request);
             return Err(self.end_error());
         }
-        let packet = Packet::Ask { request, question };
+        let packet = WirePacket::Ask { request, question };
         match self.link.send(&packet, None) {
             Ok(state) => Ok((promise, state)),
             Err(_) => {
@@ -195,7 +195,7 @@ impl Session {
     }
 
     /// Takes an answer. Returns `false` if nobody asked.
-    pub(crate) fn answer(&self, request: u64, answer: Answer) -> bool {
+    pub(crate) fn answer(&self, request: u64, answer: RegionAnswer) -> bool {
         let promise = self.questions.lock().remove(&request);
         match promise {
             Some(promise) => {
@@ -246,14 +246,14 @@ impl Session {
     }
 
     /// Sends a message for which the peer has room.
-    fn put(&self, outbox: &mut Outbox, message: &[u8]) -> Result<SendState> {
+    fn put(&self, outbox: &mut MessageOutbox, message: &[u8]) -> Result<SendState> {
         outbox.unread += message.len() + OVERHEAD;
         let mut state = SendState::Sent;
         let mut parts = message.chunks(MAX_PAYLOAD).peekable();
         let mut next = Some(parts.next().unwrap_or_default());
         while let Some(bytes) = next {
             next = parts.next();
-            let packet = Packet::Message {
+            let packet = WirePacket::Message {
                 more: next.is_some(),
                 bytes,
             };
@@ -270,12 +270,12 @@ impl Session {
     ///
     /// # Errors
     /// The violation, if it has read more than there was.
-    pub(crate) fn take_credit(&self, bytes: u64) -> Result<SendState, Loss> {
+    pub(crate) fn take_credit(&self, bytes: u64) -> Result<SendState, LossCause> {
         let mut outbox = self.outbox.lock();
         let left = usize::try_from(bytes)
             .ok()
             .and_then(|bytes| outbox.unread.checked_sub(bytes));
-        outbox.unread = left.ok_or(Loss::Malformed("it has read more than was sent"))?;
+        outbox.unread = left.ok_or(LossCause::Malformed("it has read more than was sent"))?;
         let mut state = SendState::Sent;
         while let Some(first) = outbox.waiting.pop_front() {
             if outbox.unread + first.len() + OVERHEAD > WINDOW {
@@ -297,10 +297,10 @@ impl Session {
     ///
     /// # Errors
     /// The violation, if the peer sends more than it may.
-    pub(crate) fn take_part(&self, more: bool, bytes: &[u8]) -> Result<Option<Vec<u8>>, Loss> {
+    pub(crate) fn take_part(&self, more: bool, bytes: &[u8]) -> Result<Option<Vec<u8>>, LossCause> {
         let mut inbox = self.inbox.lock();
         if inbox.partial.len() + bytes.len() > MAX_MESSAGE {
-            return Err(Loss::Malformed("a message is too long"));
+            return Err(LossCause::Malformed("a message is too long"));
         }
         inbox.partial.extend_from_slice(bytes);
         if more {
@@ -309,7 +309,7 @@ impl Session {
         let message = std::mem::take(&mut inbox.partial);
         inbox.unread += message.len() + OVERHEAD;
         if inbox.unread > WINDOW {
-            return Err(Loss::Malformed("it sends more messages than it may"));
+            return Err(LossCause::Malformed("it sends more messages than it may"));
         }
         Ok(Some(message))
     }
@@ -325,7 +325,7 @@ impl Session {
         }
         let bytes = std::mem::take(&mut inbox.unreported);
         self.link
-            .send(&Packet::Credit { bytes }, None)
+            .send(&WirePacket::Credit { bytes }, None)
             .unwrap_or(SendState::Sent)
     }
 }

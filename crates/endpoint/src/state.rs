@@ -13,15 +13,15 @@ use std::{
 
 use hydrant_base::words::Fixed;
 use hydrant_conduit::{CommandQueue, fork::CreatorProcess};
-use hydrant_local::{ConnectError, SendState, proof::Block};
+use hydrant_local::{ConnectError, SendState, proof::Bytes16};
 
 use crate::{
     Address, Error, MAX_NAME, Result,
     address::Way,
-    news::{EventQueue, News},
-    regions::{Lingering, RegionTable},
-    session::{Ending, Session},
-    table::{PeerEntry, PeerTable, Stage},
+    news::{NewsQueue, PeerNews},
+    regions::{LentRegions, Lingering},
+    session::{Session, SessionEnding},
+    table::{PeerEntry, PeerStage, PeerTable},
     workers::Workers,
 };
 
@@ -40,10 +40,10 @@ pub(crate) struct EndpointState {
     pub(crate) incarnation: u64,
     pub(crate) address: Address,
     /// Seals descriptors. Only this process knows it.
-    pub(crate) secret: Block,
-    pub(crate) regions: RegionTable,
+    pub(crate) secret: Bytes16,
+    pub(crate) regions: LentRegions,
     pub(crate) peers: PeerTable,
-    pub(crate) events: EventQueue,
+    pub(crate) events: NewsQueue,
     pub(crate) workers: Arc<Workers>,
     pub(crate) commands: CommandQueue<EndpointCommand>,
     /// How long to wait for a peer.
@@ -56,14 +56,14 @@ pub(crate) struct EndpointState {
 impl EndpointState {
     /// # Errors
     /// [`Error::System`].
-    pub(crate) fn new(address: Address, secret: Block, patience: Duration) -> Result<Arc<Self>> {
+    pub(crate) fn new(address: Address, secret: Bytes16, patience: Duration) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
             incarnation: address.incarnation,
             address,
             secret,
-            regions: RegionTable::default(),
+            regions: LentRegions::default(),
             peers: PeerTable::default(),
-            events: EventQueue::default(),
+            events: NewsQueue::default(),
             workers: Workers::new(),
             commands: CommandQueue::new()?,
             patience,
@@ -131,24 +131,30 @@ impl EndpointState {
     /// Notes that a connection is made.
     pub(crate) fn note_up(&self, session: &Arc<Session>) {
         let news = match self.peers.note_up(session) {
-            Some(previous) => News::Returned(Arc::clone(session), previous),
-            None => News::Connected(Arc::clone(session)),
+            Some(previous) => PeerNews::Returned(Arc::clone(session), previous),
+            None => PeerNews::Connected(Arc::clone(session)),
         };
         self.events.push(news);
     }
 
     /// Ends a connection. Its grants end, and those who wait for it hear of it. Returns the grants that are still in use,
     /// to be released later: the process at the other end may be about to die.
-    pub(crate) fn end_session(&self, session: &Arc<Session>, ending: Ending) -> Vec<Lingering> {
+    pub(crate) fn end_session(
+        &self,
+        session: &Arc<Session>,
+        ending: SessionEnding,
+    ) -> Vec<Lingering> {
         if !session.end(ending) {
             return Vec::new();
         }
         self.peers.note_ended(session, ending);
         let lingering = self.regions.release_all(session);
         match ending {
-            Ending::Left => self.events.push(News::Left(Arc::clone(session))),
-            Ending::Lost(cause) => self.events.push(News::Lost(Arc::clone(session), cause)),
-            Ending::Closed => {}
+            SessionEnding::Left => self.events.push(PeerNews::Left(Arc::clone(session))),
+            SessionEnding::Lost(cause) => {
+                self.events.push(PeerNews::Lost(Arc::clone(session), cause))
+            }
+            SessionEnding::Closed => {}
         }
         lingering
     }
@@ -175,10 +181,10 @@ impl EndpointState {
         loop {
             match entry.begin() {
                 None => {}
-                Some(Stage::Up(session)) => return Ok((entry, session)),
+                Some(PeerStage::Up(session)) => return Ok((entry, session)),
                 Some(_) => match entry.wait_settled(deadline) {
-                    Stage::Connecting | Stage::Expecting => {
-                        entry.fail(Stage::Idle);
+                    PeerStage::Connecting | PeerStage::Expecting => {
+                        entry.fail(PeerStage::Idle);
                         let waited = format!("no answer within {} ms", patience.as_millis());
                         return Err(unreachable(waited));
                     }
@@ -187,11 +193,11 @@ impl EndpointState {
             }
             match self.attempt(address, &entry, deadline) {
                 Ok(session) => return Ok((entry, session)),
-                Err(ConnectError::Crossing) => entry.fail(Stage::Expecting),
+                Err(ConnectError::Crossing) => entry.fail(PeerStage::Expecting),
                 Err(cause) => {
-                    entry.fail(Stage::Idle);
+                    entry.fail(PeerStage::Idle);
                     // The peer may have connected meanwhile.
-                    if let Stage::Up(session) = entry.stage() {
+                    if let PeerStage::Up(session) = entry.stage() {
                         return Ok((entry, session));
                     }
                     return Err(match cause {
@@ -231,7 +237,7 @@ impl EndpointState {
         }
         let session = Session::new(Arc::clone(&entry.identity), link, self.fresh_number());
         if !entry.set_up(&session) {
-            session.end(Ending::Closed);
+            session.end(SessionEnding::Closed);
             return Err(ConnectError::Crossing);
         }
         self.note_up(&session);

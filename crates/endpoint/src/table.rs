@@ -7,7 +7,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::{
     Address,
     identity::PeerIdentity,
-    session::{Ending, Session},
+    session::{Session, SessionEnding},
 };
 
 /// The names of peers that have ended which are remembered at least. More are, as long as peers are held.
@@ -16,14 +16,14 @@ const REMEMBERED: usize = 4096;
 /// One incarnation of a peer, and the connection to it.
 pub(crate) struct PeerEntry {
     pub(crate) identity: Arc<PeerIdentity>,
-    stage: Mutex<Stage>,
+    stage: Mutex<PeerStage>,
     /// Notified when the stage changes.
     changed: Condvar,
 }
 
 /// The stage of the connection to a peer.
 #[derive(Clone)]
-pub(crate) enum Stage {
+pub(crate) enum PeerStage {
     /// Nobody has connected yet.
     Idle,
     /// A thread of this process connects.
@@ -33,7 +33,7 @@ pub(crate) enum Stage {
     /// The connection is made.
     Up(Arc<Session>),
     /// The connection has ended.
-    Ended(Ending),
+    Ended(SessionEnding),
 }
 
 /// The reaction to a peer that connects.
@@ -53,7 +53,7 @@ impl PeerEntry {
                 incarnation,
                 name: name.to_owned(),
             }),
-            stage: Mutex::new(Stage::Idle),
+            stage: Mutex::new(PeerStage::Idle),
             changed: Condvar::new(),
         })
     }
@@ -63,21 +63,21 @@ impl PeerEntry {
         self.identity.label()
     }
 
-    pub(crate) fn stage(&self) -> Stage {
+    pub(crate) fn stage(&self) -> PeerStage {
         self.stage.lock().clone()
     }
 
-    pub(crate) fn set(&self, stage: Stage) {
+    pub(crate) fn set(&self, stage: PeerStage) {
         *self.stage.lock() = stage;
         self.changed.notify_all();
     }
 
     /// Begins an attempt to connect. Returns the stage if there is nothing to begin.
-    pub(crate) fn begin(&self) -> Option<Stage> {
+    pub(crate) fn begin(&self) -> Option<PeerStage> {
         let mut stage = self.stage.lock();
         match &*stage {
-            Stage::Idle | Stage::Ended(_) => {
-                *stage = Stage::Connecting;
+            PeerStage::Idle | PeerStage::Ended(_) => {
+                *stage = PeerStage::Connecting;
                 None
             }
             other => Some(other.clone()),
@@ -85,9 +85,9 @@ impl PeerEntry {
     }
 
     /// Ends an attempt to connect that has failed, unless the peer has connected meanwhile.
-    pub(crate) fn fail(&self, next: Stage) {
+    pub(crate) fn fail(&self, next: PeerStage) {
         let mut stage = self.stage.lock();
-        if matches!(*stage, Stage::Connecting | Stage::Expecting) {
+        if matches!(*stage, PeerStage::Connecting | PeerStage::Expecting) {
             *stage = next;
         }
         drop(stage);
@@ -97,9 +97,9 @@ impl PeerEntry {
     /// Sets the connection of an own attempt. Returns `false` if there is another one.
     pub(crate) fn set_up(&self, session: &Arc<Session>) -> bool {
         let mut stage = self.stage.lock();
-        let is_first = !matches!(*stage, Stage::Up(_));
+        let is_first = !matches!(*stage, PeerStage::Up(_));
         if is_first {
-            *stage = Stage::Up(Arc::clone(session));
+            *stage = PeerStage::Up(Arc::clone(session));
         }
         drop(stage);
         self.changed.notify_all();
@@ -107,10 +107,10 @@ impl PeerEntry {
     }
 
     /// Ends the connection, if it is still this one.
-    fn end(&self, session: &Session, ending: Ending) {
+    fn end(&self, session: &Session, ending: SessionEnding) {
         let mut stage = self.stage.lock();
-        if matches!(&*stage, Stage::Up(current) if current.number == session.number) {
-            *stage = Stage::Ended(ending);
+        if matches!(&*stage, PeerStage::Up(current) if current.number == session.number) {
+            *stage = PeerStage::Ended(ending);
         }
         drop(stage);
         self.changed.notify_all();
@@ -120,18 +120,19 @@ impl PeerEntry {
     pub(crate) fn arriving(&self, own: u64) -> Arriving {
         let stage = self.stage.lock();
         match &*stage {
-            Stage::Up(session) => Arriving::Up(Arc::clone(session)),
-            Stage::Connecting if own < self.identity.incarnation => Arriving::Crossing,
-            Stage::Idle | Stage::Ended(_) | Stage::Connecting | Stage::Expecting => {
-                Arriving::Welcome
-            }
+            PeerStage::Up(session) => Arriving::Up(Arc::clone(session)),
+            PeerStage::Connecting if own < self.identity.incarnation => Arriving::Crossing,
+            PeerStage::Idle
+            | PeerStage::Ended(_)
+            | PeerStage::Connecting
+            | PeerStage::Expecting => Arriving::Welcome,
         }
     }
 
     /// Waits until nobody connects any more, at most until `deadline`. Returns the stage then.
-    pub(crate) fn wait_settled(&self, deadline: Instant) -> Stage {
+    pub(crate) fn wait_settled(&self, deadline: Instant) -> PeerStage {
         let mut stage = self.stage.lock();
-        while matches!(*stage, Stage::Connecting | Stage::Expecting) {
+        while matches!(*stage, PeerStage::Connecting | PeerStage::Expecting) {
             if self.changed.wait_until(&mut stage, deadline).timed_out() {
                 break;
             }
@@ -189,12 +190,12 @@ impl PeerTable {
             .insert(entry.name.clone(), entry.incarnation)?;
         let is_other = before != entry.incarnation;
         let is_up = (tables.by_incarnation.get(&before))
-            .is_some_and(|before| matches!(before.stage(), Stage::Up(_)));
+            .is_some_and(|before| matches!(before.stage(), PeerStage::Up(_)));
         (is_other && !is_up).then_some(before)
     }
 
     /// Notes that a connection has ended.
-    pub(crate) fn note_ended(&self, session: &Session, ending: Ending) {
+    pub(crate) fn note_ended(&self, session: &Session, ending: SessionEnding) {
         let entry = (self.tables.lock().by_incarnation)
             .get(&session.peer.incarnation)
             .cloned();
@@ -207,7 +208,7 @@ impl PeerTable {
     pub(crate) fn up(&self) -> Vec<(Arc<PeerEntry>, Arc<Session>)> {
         let tables = self.tables.lock();
         let up = |entry: &Arc<PeerEntry>| match entry.stage() {
-            Stage::Up(session) => Some((Arc::clone(entry), session)),
+            PeerStage::Up(session) => Some((Arc::clone(entry), session)),
             _ => None,
         };
         tables.by_incarnation.values().filter_map(up).collect()
@@ -218,7 +219,8 @@ impl Tables {
     /// Removes the peers that are neither connected nor held, and old names.
     fn remove_unused(&mut self) {
         self.by_incarnation.retain(|_, entry| {
-            Arc::strong_count(entry) > 1 || !matches!(entry.stage(), Stage::Idle | Stage::Ended(_))
+            Arc::strong_count(entry) > 1
+                || !matches!(entry.stage(), PeerStage::Idle | PeerStage::Ended(_))
         });
         self.kept = self.by_incarnation.len();
         if self.by_name.len() > REMEMBERED + self.kept {

@@ -12,8 +12,8 @@ use std::{
 
 use hydrant_base::block_on;
 use hydrant_endpoint::{
-    Address, Batch, Descriptor, Endpoint, EndpointEvent, Error, MAX_MESSAGE, PartState, Peer,
-    RegionRows, Rights, Rows,
+    Address, Batch, Descriptor, Endpoint, EndpointEvent, Error, LocalRows, MAX_MESSAGE, PartState,
+    Peer, RegionRows, Rights,
 };
 use hydrant_testing::{HANG, running};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -187,7 +187,7 @@ fn rows_go_where_they_should() {
                 offset: 7,
                 stride: 100,
             },
-            Rows {
+            LocalRows {
                 count: 5,
                 bytes: 4,
                 stride: 10,
@@ -209,7 +209,7 @@ fn rows_go_where_they_should() {
             [0, 1, 2, 3, 255, 255, 255, 255, 255, 255, 10, 11]
         );
         let mut batch = Batch::new();
-        let wide = Rows { count: 6, ..rows };
+        let wide = LocalRows { count: 6, ..rows };
         assert!(matches!(
             batch.write_rows(&remote, there, &bytes, wide),
             Err(Error::OutOfBounds { .. })

@@ -18,14 +18,14 @@ pub struct CommunicationKind(pub u16);
 
 /// A run of whole pages that is registered as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct Region {
+pub struct PageRun {
     /// Its first byte.
     pub addr: u64,
     /// Its length.
     pub bytes: u64,
 }
 
-impl Region {
+impl PageRun {
     /// The whole pages that contain a buffer.
     pub fn of_pages(page_bytes: u64, addr: u64, bytes: u64) -> Self {
         let mask = page_bytes.wrapping_sub(1);
@@ -80,7 +80,7 @@ pub struct Communication {
     pub bytes: u64,
     /// The region registered for the buffer, which may be larger. If registration was refused, the region that
     /// would have been registered. Meaningless if the buffer was copied.
-    pub region: Region,
+    pub region: PageRun,
     /// Return addresses of the call, innermost first, padded with zeros. Any other words that tell call sites apart
     /// will do, such as the address of a `Location`.
     pub stack: [u64; FRAMES],
@@ -108,7 +108,7 @@ impl Communication {
             begun: Time(words[0]),
             addr: words[1],
             bytes: words[2],
-            region: Region {
+            region: PageRun {
                 addr: words[4],
                 bytes: words[5],
             },
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn regions_are_whole_pages_to_the_end_of_memory() {
         let region = |addr, bytes| {
-            let it = Region::of_pages(PAGE, addr, bytes);
+            let it = PageRun::of_pages(PAGE, addr, bytes);
             (it.addr, it.bytes)
         };
         assert_eq!(region(u64::MAX - 10, 100), (u64::MAX - 4095, PAGE));
@@ -156,7 +156,7 @@ mod tests {
                 outcome,
                 addr: 1 << 47,
                 bytes: 17 << 10,
-                region: Region::of_pages(4096, 1 << 47, 17 << 10),
+                region: PageRun::of_pages(4096, 1 << 47, 17 << 10),
                 stack: [1, 2, 3, 4, 5, u64::MAX],
             };
             let words = communication.to_words();

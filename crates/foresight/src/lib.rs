@@ -27,7 +27,7 @@
 //!
 //! ```
 //! use hydrant_foresight::plan::{HelperTask, PlanConfig, Plan};
-//! use hydrant_foresight::{Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome, Time, queue};
+//! use hydrant_foresight::{Communication, CommunicationKind, FRAMES, PageRun, RegistrationOutcome, Time, queue};
 //!
 //! let (mut writer, mut reader) = queue::queue(queue::DEFAULT_RECORDS);
 //! let mut plan = Plan::new(PlanConfig::DEFAULT)?; // the helper's
@@ -35,7 +35,7 @@
 //!
 //! // The application registers 1 MiB on its first use, and sends it.
 //! let (addr, bytes, begun) = (0x7000_0000, 1 << 20, Time(1000));
-//! let region = Region::of_pages(4096, addr, bytes);
+//! let region = PageRun::of_pages(4096, addr, bytes);
 //! let (kind, outcome) = (CommunicationKind(1), RegistrationOutcome::OnDemand);
 //! let stack = [7; FRAMES];
 //! writer.write(&Communication { begun, kind, outcome, addr, bytes, region, stack });
@@ -81,7 +81,7 @@ mod signature;
 mod sync;
 mod time;
 
-pub use communication::{Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome};
+pub use communication::{Communication, CommunicationKind, FRAMES, PageRun, RegistrationOutcome};
 pub use costs::{Costs, LinearCost, RegistrationBacklog};
 pub use signature::{DEFAULT_WINDOW, MAX_WINDOW, Signature, SignatureContext};
 pub use time::Time;

@@ -2,7 +2,9 @@
 
 use loom::thread;
 
-use crate::communication::{Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome};
+use crate::communication::{
+    Communication, CommunicationKind, FRAMES, PageRun, RegistrationOutcome,
+};
 use crate::queue::{RecordReader, queue};
 use crate::time::Time;
 
@@ -13,7 +15,7 @@ fn record(number: u64) -> Communication {
         outcome: RegistrationOutcome::Found,
         addr: number,
         bytes: number,
-        region: Region {
+        region: PageRun {
             addr: number,
             bytes: number,
         },

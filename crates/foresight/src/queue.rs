@@ -166,7 +166,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use crate::communication::{CommunicationKind, FRAMES, Region, RegistrationOutcome};
+    use crate::communication::{CommunicationKind, FRAMES, PageRun, RegistrationOutcome};
     use crate::time::Time;
     use proptest::prelude::*;
 
@@ -177,7 +177,7 @@ mod tests {
             outcome: RegistrationOutcome::Found,
             addr: !number,
             bytes: number << 12,
-            region: Region {
+            region: PageRun {
                 addr: number,
                 bytes: number,
             },

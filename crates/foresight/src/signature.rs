@@ -76,7 +76,7 @@ fn join(hash: u64, word: u64) -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::communication::{FRAMES, Region, RegistrationOutcome};
+    use crate::communication::{FRAMES, PageRun, RegistrationOutcome};
     use crate::time::Time;
     use proptest::prelude::*;
 
@@ -87,7 +87,7 @@ mod tests {
             outcome: RegistrationOutcome::Found,
             addr,
             bytes: 1 << 20,
-            region: Region::default(),
+            region: PageRun::default(),
             stack: [site; FRAMES],
         }
     }

@@ -12,7 +12,7 @@ use std::time::Instant;
 use hydrant_foresight::plan::{HelperTask, Plan, PlanConfig, Stats, ThreadId};
 use hydrant_foresight::queue::{RecordReader, RecordWriter, queue};
 use hydrant_foresight::{
-    Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome, Time,
+    Communication, CommunicationKind, FRAMES, PageRun, RegistrationOutcome, Time,
 };
 use registrations::{Acquired, Deregistration, EntryId, Registrations};
 
@@ -102,8 +102,8 @@ fn application(shared: &TestState, mut writer: RecordWriter, number: u64) {
     }
 }
 
-fn communicate(shared: &TestState, addr: u64) -> (Region, RegistrationOutcome) {
-    let wanted = Region::of_pages(PAGE, addr, BYTES);
+fn communicate(shared: &TestState, addr: u64) -> (PageRun, RegistrationOutcome) {
+    let wanted = PageRun::of_pages(PAGE, addr, BYTES);
     loop {
         let entry = match shared.registrations.acquire(addr, BYTES) {
             Acquired::Hit(held) => {

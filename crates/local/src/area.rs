@@ -134,17 +134,17 @@ struct Header {
 
 /// The tables of one side.
 #[repr(C, align(4096))]
-struct Half {
-    /// What this side's accesses use.
+struct AreaHalf {
+    /// The grants that this side's accesses use.
     hazards: [HazardEntry; HAZARDS],
-    /// What this side grants.
+    /// The grants of this side's memory.
     grants: [GrantEntry; GRANTS as usize],
 }
 
 #[repr(C, align(4096))]
 struct Contents {
     header: Header,
-    halves: [Half; 2],
+    halves: [AreaHalf; 2],
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"hydrlocl");
@@ -243,11 +243,11 @@ impl SharedArea {
         unsafe { self.contents.as_ref() }
     }
 
-    fn own(&self) -> &Half {
+    fn own(&self) -> &AreaHalf {
         &self.contents().halves[self.own]
     }
 
-    fn other(&self) -> &Half {
+    fn other(&self) -> &AreaHalf {
         &self.contents().halves[1 - self.own]
     }
 

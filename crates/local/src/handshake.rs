@@ -28,8 +28,8 @@ use crate::{
     area::SharedArea,
     error::ConnectError,
     link::{LocalLink, PeerProcess},
-    packet::{MAX_INTRODUCTION, MAX_PACKET, Packet, VERSION},
-    proof::{self, Block},
+    packet::{MAX_INTRODUCTION, MAX_PACKET, VERSION, WirePacket},
+    proof::{self, Bytes16},
     socket::{self, Attempt, NoPacket, SendOutcome},
 };
 
@@ -47,8 +47,8 @@ const BUSY: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct LocalListener {
     socket: OwnedFd,
-    name: Block,
-    key: Block,
+    name: Bytes16,
+    key: Bytes16,
 }
 
 impl LocalListener {
@@ -56,14 +56,14 @@ impl LocalListener {
     ///
     /// # Errors
     /// [`Error::System`].
-    pub fn open(key: Block) -> Result<Self, Error> {
+    pub fn open(key: Bytes16) -> Result<Self, Error> {
         let name = proof::fresh()?;
         let socket = socket::listen(&name)?;
         Ok(Self { socket, name, key })
     }
 
     /// Returns the name of the socket.
-    pub fn name(&self) -> Block {
+    pub fn name(&self) -> Bytes16 {
         self.name
     }
 
@@ -81,7 +81,7 @@ impl LocalListener {
             key: self.key,
             since: Instant::now(),
         };
-        let challenge = Packet::Challenge {
+        let challenge = WirePacket::Challenge {
             version: VERSION,
             nonce: arrival.nonce,
         };
@@ -101,8 +101,8 @@ impl AsFd for LocalListener {
 #[derive(Debug)]
 pub struct LocalArrival {
     socket: OwnedFd,
-    nonce: Block,
-    key: Block,
+    nonce: Bytes16,
+    key: Bytes16,
     since: Instant,
 }
 
@@ -122,7 +122,7 @@ pub enum ArrivalStep {
 pub struct Introduction {
     /// The bytes that the other side gave.
     pub bytes: Vec<u8>,
-    nonce: Block,
+    nonce: Bytes16,
     word: u64,
     value: u64,
 }
@@ -150,14 +150,14 @@ impl LocalArrival {
             Err(NoPacket::NotYet) => return ArrivalStep::Waiting,
             Err(NoPacket::Ended | NoPacket::TooLong) => return ArrivalStep::Gone,
         };
-        let Ok(Packet::Hello {
+        let Ok(WirePacket::Hello {
             version,
             nonce,
             proof,
             word,
             value,
             introduction,
-        }) = Packet::parse(&buffer[..received.len])
+        }) = WirePacket::parse(&buffer[..received.len])
         else {
             return ArrivalStep::Gone;
         };
@@ -203,7 +203,7 @@ impl LocalArrival {
             &value.to_le_bytes(),
             own,
         ];
-        let welcome = Packet::Welcome {
+        let welcome = WirePacket::Welcome {
             proof: proof::hash(&self.key, "welcome", &shown),
             word,
             value,
@@ -224,7 +224,7 @@ impl LocalArrival {
     fn deny(&self, cause: u8, text: &str) {
         let text = text.as_bytes();
         let text = &text[..text.len().min(MAX_TEXT)];
-        send(&self.socket, &Packet::Denied { cause, text }, None);
+        send(&self.socket, &WirePacket::Denied { cause, text }, None);
     }
 }
 
@@ -243,8 +243,8 @@ impl AsFd for LocalArrival {
 /// # Panics
 /// If the own introduction is longer than [`MAX_INTRODUCTION`].
 pub fn connect(
-    name: &Block,
-    key: &Block,
+    name: &Bytes16,
+    key: &Bytes16,
     own: &[u8],
     deadline: Instant,
 ) -> Result<(LocalLink, Vec<u8>), ConnectError> {
@@ -259,7 +259,7 @@ pub fn connect(
     };
     let mut buffer = [0; MAX_PACKET + 1];
     let (packet, _) = next(&socket, &mut buffer, deadline)?;
-    let Packet::Challenge { version, nonce } = packet else {
+    let WirePacket::Challenge { version, nonce } = packet else {
         return Err(ConnectError::Malformed("no challenge"));
     };
     if version != VERSION {
@@ -277,7 +277,7 @@ pub fn connect(
         &value.to_le_bytes(),
         own,
     ];
-    let hello = Packet::Hello {
+    let hello = WirePacket::Hello {
         version: VERSION,
         nonce,
         proof: proof::hash(key, "hello", &shown),
@@ -288,13 +288,13 @@ pub fn connect(
     send(&socket, &hello, None);
     let (packet, file) = next(&socket, &mut buffer, deadline)?;
     let (proof, word, value, introduction) = match packet {
-        Packet::Welcome {
+        WirePacket::Welcome {
             proof,
             word,
             value,
             introduction,
         } => (proof, word, value, introduction),
-        Packet::Denied { cause, text } => return Err(denied(cause, text)),
+        WirePacket::Denied { cause, text } => return Err(denied(cause, text)),
         _ => return Err(ConnectError::Malformed("no welcome")),
     };
     let shown = [
@@ -332,7 +332,7 @@ fn next<'a>(
     socket: &OwnedFd,
     buffer: &'a mut [u8],
     deadline: Instant,
-) -> Result<(Packet<'a>, Option<OwnedFd>), ConnectError> {
+) -> Result<(WirePacket<'a>, Option<OwnedFd>), ConnectError> {
     let received = loop {
         match socket::receive(socket, buffer) {
             Ok(received) => break received,
@@ -350,12 +350,12 @@ fn next<'a>(
             Err(cause) => return Err(Error::system("waiting for an endpoint", cause).into()),
         }
     };
-    let packet = Packet::parse(&buffer[..received.len]);
+    let packet = WirePacket::parse(&buffer[..received.len]);
     let packet = packet.map_err(|malformed| ConnectError::Malformed(malformed.0))?;
     Ok((packet, received.descriptor))
 }
 
-fn send(socket: &OwnedFd, packet: &Packet<'_>, descriptor: Option<BorrowedFd<'_>>) {
+fn send(socket: &OwnedFd, packet: &WirePacket<'_>, descriptor: Option<BorrowedFd<'_>>) {
     let mut bytes = Vec::new();
     packet.encode(&mut bytes);
     // The first packets of a socket have room. If the other side has ended, the next read says so.

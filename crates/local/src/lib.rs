@@ -33,4 +33,4 @@ pub use handshake::{
 };
 pub use link::{CopyStep, LocalLink, LocalPacket, PeerProcess, ReceiveError, SendState};
 pub use mapped::{ForeignMapping, MappedMemory};
-pub use packet::{MAX_INTRODUCTION, MAX_PAYLOAD, Packet};
+pub use packet::{MAX_INTRODUCTION, MAX_PAYLOAD, WirePacket};

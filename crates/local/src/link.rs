@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use crate::{
     area::{GrantName, GrantRefusal, GrantTerms, GrantUse, SharedArea},
     error::LinkError,
-    packet::{MAX_PACKET, Packet},
+    packet::{MAX_PACKET, WirePacket},
     socket::{self, NoPacket, SendOutcome},
 };
 
@@ -56,7 +56,7 @@ pub struct CopyStep {
 #[derive(Debug)]
 pub struct LocalPacket<'a> {
     /// The packet.
-    pub packet: Packet<'a>,
+    pub packet: WirePacket<'a>,
     /// The descriptor.
     pub descriptor: Option<OwnedFd>,
 }
@@ -145,7 +145,7 @@ impl LocalLink {
     /// [`LinkError::Ended`].
     pub fn send(
         &self,
-        packet: &Packet<'_>,
+        packet: &WirePacket<'_>,
         descriptor: Option<&Arc<OwnedFd>>,
     ) -> Result<SendState, LinkError> {
         if self.has_ended() {
@@ -162,7 +162,7 @@ impl LocalLink {
                 SendOutcome::Ended => return Err(LinkError::Ended),
             }
         }
-        let may_be_refused = matches!(packet, Packet::Store { .. });
+        let may_be_refused = matches!(packet, WirePacket::Store { .. });
         if may_be_refused && *queued >= MOST_WAITING {
             return Ok(SendState::Full);
         }
@@ -214,7 +214,7 @@ impl LocalLink {
             Err(NoPacket::Ended) => return Err(ReceiveError::Ended),
             Err(NoPacket::TooLong) => return Err(ReceiveError::Malformed("a long packet")),
         };
-        let packet = Packet::parse(&buffer[..received.len]);
+        let packet = WirePacket::parse(&buffer[..received.len]);
         let packet = packet.map_err(|malformed| ReceiveError::Malformed(malformed.0))?;
         Ok(Some(LocalPacket {
             packet,

@@ -16,17 +16,17 @@ use rustix::{
 };
 
 /// A mapping, which is removed when this is dropped.
-struct Mapping {
+struct FileMapping {
     base: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: the mapping is plain memory, and this gives no access to it.
-unsafe impl Send for Mapping {}
+unsafe impl Send for FileMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for FileMapping {}
 
-impl Mapping {
+impl FileMapping {
     fn new(file: impl AsFd, offset: u64, len: usize) -> Result<Self, Error> {
         // SAFETY: the call makes a new mapping, and affects no other.
         let base = unsafe {
@@ -45,7 +45,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for FileMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is this struct's own, and the windows that refer to it keep it alive.
         let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) };
@@ -73,7 +73,7 @@ impl MappedMemory {
         fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(failed)?;
         fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64).map_err(failed)?;
-        let mapping = Mapping::new(&file, 0, bytes)?;
+        let mapping = FileMapping::new(&file, 0, bytes)?;
         let base = mapping.base;
         // SAFETY: 1. the mapping lives as long as the window. 2. Nobody else has its address. 3. It is zeroed.
         let window = unsafe { Window::new(base, len, Arc::new(mapping)) };
@@ -114,7 +114,7 @@ impl ForeignMapping {
         }
         let first = offset - offset % PAGE as u64;
         let before = (offset - first) as usize;
-        let mapping = Mapping::new(file, first, before + len.max(1))?;
+        let mapping = FileMapping::new(file, first, before + len.max(1))?;
         let base = NonNull::new(mapping.base.as_ptr().wrapping_add(before));
         let base = base.expect("the mapping does not wrap around");
         // SAFETY: 1. the mapping covers the bytes, lives as long as the window, and its file cannot shrink. 2. Nobody

@@ -2,7 +2,7 @@
 
 use hydrant_base::words::{Fixed, Malformed};
 
-use crate::{area::GrantName, proof::Block};
+use crate::{area::GrantName, proof::Bytes16};
 
 /// The version of the protocol.
 pub(crate) const VERSION: u32 = 1;
@@ -16,21 +16,21 @@ pub(crate) const MAX_PACKET: usize = MAX_PAYLOAD + 128;
 /// A packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the variants tell what their fields hold")]
-pub enum Packet<'a> {
+pub enum WirePacket<'a> {
     /// The first packet of a connection, from the process that listens.
-    Challenge { version: u32, nonce: Block },
+    Challenge { version: u32, nonce: Bytes16 },
     /// The answer: a proof over both numbers, and an introduction. `word` is the address of a word whose value is `value`.
     Hello {
         version: u32,
-        nonce: Block,
-        proof: Block,
+        nonce: Bytes16,
+        proof: Bytes16,
         word: u64,
         value: u64,
         introduction: &'a [u8],
     },
     /// The connection is made. The descriptor of the area comes along.
     Welcome {
-        proof: Block,
+        proof: Bytes16,
         word: u64,
         value: u64,
         introduction: &'a [u8],
@@ -81,7 +81,7 @@ pub enum Packet<'a> {
     Leave,
 }
 
-impl<'a> Packet<'a> {
+impl<'a> WirePacket<'a> {
     /// Appends the packet to `to`.
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         match *self {
@@ -284,13 +284,13 @@ mod tests {
 
     const GRANT: GrantName = GrantName { index: 8, state: 9 };
 
-    fn samples() -> Vec<Packet<'static>> {
+    fn samples() -> Vec<WirePacket<'static>> {
         let (nonce, proof) = ([3; 16], [4; 16]);
         let (word, value) = (5, 6);
         let introduction = b"who".as_slice();
         vec![
-            Packet::Challenge { version: 9, nonce },
-            Packet::Hello {
+            WirePacket::Challenge { version: 9, nonce },
+            WirePacket::Hello {
                 version: 9,
                 nonce,
                 proof,
@@ -298,54 +298,54 @@ mod tests {
                 value,
                 introduction,
             },
-            Packet::Welcome {
+            WirePacket::Welcome {
                 proof,
                 word,
                 value,
                 introduction,
             },
-            Packet::Denied {
+            WirePacket::Denied {
                 cause: 2,
                 text: b"no",
             },
-            Packet::Ask {
+            WirePacket::Ask {
                 request: 7,
                 question: b"where",
             },
-            Packet::Granted {
+            WirePacket::Granted {
                 request: 7,
                 grant: GRANT,
                 file_offset: 10,
             },
-            Packet::NotGranted {
+            WirePacket::NotGranted {
                 request: 7,
                 cause: 1,
                 text: b"",
             },
-            Packet::Release { grant: GRANT },
-            Packet::Message {
+            WirePacket::Release { grant: GRANT },
+            WirePacket::Message {
                 more: false,
                 bytes: b"data",
             },
-            Packet::Credit { bytes: 11 },
-            Packet::Store {
+            WirePacket::Credit { bytes: 11 },
+            WirePacket::Store {
                 request: 1,
                 grant: GRANT,
                 offset: 4,
                 bytes: b"data",
             },
-            Packet::Load {
+            WirePacket::Load {
                 request: 1,
                 grant: GRANT,
                 offset: 4,
                 len: 5,
             },
-            Packet::Done {
+            WirePacket::Done {
                 request: 1,
                 cause: 0,
                 bytes: b"data",
             },
-            Packet::Leave,
+            WirePacket::Leave,
         ]
     }
 
@@ -354,8 +354,8 @@ mod tests {
         for packet in samples() {
             let mut bytes = Vec::new();
             packet.encode(&mut bytes);
-            assert_eq!(Packet::parse(&bytes), Ok(packet));
-            assert!(Packet::parse(&bytes[..1]).is_err() || bytes.len() == 1 || bytes.len() < 6);
+            assert_eq!(WirePacket::parse(&bytes), Ok(packet));
+            assert!(WirePacket::parse(&bytes[..1]).is_err() || bytes.len() == 1 || bytes.len() < 6);
         }
     }
 
@@ -363,21 +363,21 @@ mod tests {
     fn what_is_too_long_is_malformed() {
         let mut bytes = Vec::new();
         let long = vec![0; MAX_PAYLOAD + 1];
-        let packet = Packet::Message {
+        let packet = WirePacket::Message {
             more: false,
             bytes: &long,
         };
         packet.encode(&mut bytes);
-        assert!(Packet::parse(&bytes).is_err());
-        assert!(Packet::parse(&[15, 0]).is_err());
-        assert!(Packet::parse(&[]).is_err());
-        assert!(Packet::parse(&[99]).is_err());
+        assert!(WirePacket::parse(&bytes).is_err());
+        assert!(WirePacket::parse(&[15, 0]).is_err());
+        assert!(WirePacket::parse(&[]).is_err());
+        assert!(WirePacket::parse(&[99]).is_err());
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_a_packet_or_malformed(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Ok(packet) = Packet::parse(&bytes) {
+            if let Ok(packet) = WirePacket::parse(&bytes) {
                 let mut again = Vec::new();
                 packet.encode(&mut again);
                 prop_assert!(bytes.starts_with(&again));

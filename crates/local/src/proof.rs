@@ -7,7 +7,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 
 /// A key, a fresh number or a hash.
-pub type Block = [u8; 16];
+pub type Bytes16 = [u8; 16];
 
 /// Returns the hash of `parts` under `key`. Hashes for different purposes have different labels.
 ///
@@ -17,7 +17,7 @@ pub type Block = [u8; 16];
 /// let key = [7; 16];
 /// assert_ne!(hash(&key, "a", &[b"bc"]), hash(&key, "a", &[b"b", b"c"]));
 /// ```
-pub fn hash(key: &Block, label: &str, parts: &[&[u8]]) -> Block {
+pub fn hash(key: &Bytes16, label: &str, parts: &[&[u8]]) -> Bytes16 {
     let mut hasher = SipHasher24::new_with_key(key);
     for part in [label.as_bytes()].iter().chain(parts) {
         hasher.write_u64(part.len() as u64);
@@ -27,7 +27,7 @@ pub fn hash(key: &Block, label: &str, parts: &[&[u8]]) -> Block {
 }
 
 /// Compares two hashes in a time that does not tell where they differ.
-pub fn is_same(one: &Block, other: &Block) -> bool {
+pub fn is_same(one: &Bytes16, other: &Bytes16) -> bool {
     (one.iter().zip(other)).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
@@ -35,7 +35,7 @@ pub fn is_same(one: &Block, other: &Block) -> bool {
 ///
 /// # Errors
 /// [`Error::System`] if the kernel has none.
-pub fn fresh() -> Result<Block, Error> {
+pub fn fresh() -> Result<Bytes16, Error> {
     let mut bytes = [0; 16];
     let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
         .map_err(|cause| Error::system("drawing a random number", cause))?;

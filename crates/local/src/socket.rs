@@ -16,7 +16,7 @@ use rustix::{
     },
 };
 
-use crate::{packet::MAX_PACKET, proof::Block};
+use crate::{packet::MAX_PACKET, proof::Bytes16};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 256;
@@ -49,7 +49,7 @@ pub(crate) enum NoPacket {
     TooLong,
 }
 
-fn name(name: &Block) -> Result<SocketAddrUnix, Error> {
+fn name(name: &Bytes16) -> Result<SocketAddrUnix, Error> {
     let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
     SocketAddrUnix::new_abstract_name(format!("hydrant-{hex}").as_bytes())
         .map_err(|cause| Error::system("naming a socket", cause))
@@ -62,7 +62,7 @@ fn open() -> Result<OwnedFd, Error> {
 }
 
 /// Opens a socket that takes connections under a name.
-pub(crate) fn listen(at: &Block) -> Result<OwnedFd, Error> {
+pub(crate) fn listen(at: &Bytes16) -> Result<OwnedFd, Error> {
     let socket = open()?;
     rustix::net::bind(&socket, &name(at)?)
         .map_err(|cause| Error::system("naming a socket", cause))?;
@@ -90,7 +90,7 @@ pub(crate) enum Attempt {
 }
 
 /// Connects to a name.
-pub(crate) fn connect(to: &Block) -> Result<Attempt, Error> {
+pub(crate) fn connect(to: &Bytes16) -> Result<Attempt, Error> {
     let (socket, name) = (open()?, name(to)?);
     match retry_on_intr(|| rustix::net::connect(&socket, &name)) {
         Ok(()) => Ok(Attempt::Connected(socket)),

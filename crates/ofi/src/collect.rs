@@ -16,7 +16,7 @@ use crate::{
     context::{OperationName, PostedKind},
     fabric::{Arrival, BATCH},
     message::{self, ControlKind, ReportedCounts, StreamMessage, StreamRole},
-    peers::{Peer, Phase},
+    peers::{OfiPeer, Phase},
     shared::OfiShared,
     slots::ArrivalSlot,
 };
@@ -221,7 +221,7 @@ fn accept(shared: &OfiShared, message: &StreamMessage<'_>) -> bool {
 
 /// Begins a new session, in which the peer sends again what is missing.
 #[cold]
-fn note_missing(shared: &OfiShared, peer: &Peer) {
+fn note_missing(shared: &OfiShared, peer: &OfiPeer) {
     tracing::debug!(peer = %peer.rank, "a message is missing");
     shared.break_link(peer, &mut peer.link.lock());
 }

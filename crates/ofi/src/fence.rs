@@ -10,7 +10,7 @@ use hydrant_conduit::Standing;
 
 use crate::{
     message::ControlKind,
-    peers::{Peer, Phase},
+    peers::{OfiPeer, Phase},
     shared::OfiShared,
 };
 
@@ -18,13 +18,13 @@ impl OfiShared {
     /// Waits until all accesses that peers began before the call have landed, or were dropped.
     pub(crate) fn fence(&self) {
         let number = self.fences.fetch_add(1, SeqCst) + 1;
-        let up: Vec<&Peer> = (self.peers.all_known())
+        let up: Vec<&OfiPeer> = (self.peers.all_known())
             .filter(|peer| Self::was_up(peer) && peer.link.lock().phase != Phase::Ended)
             .collect();
         for peer in &up {
             self.send_control(peer, ControlKind::Fence, &[number]);
         }
-        let is_open = |peer: &Peer| {
+        let is_open = |peer: &OfiPeer| {
             peer.counts.fenced() < number
                 && self.peers.standings.of(peer.rank) == Standing::Present
                 && peer.link.lock().phase != Phase::Ended

@@ -16,7 +16,7 @@ use crate::{
     commands::LinkCommand,
     fabric::PostResult,
     message::{ControlKind, StreamMessage, StreamRole},
-    peers::{Link, Peer, PendingSession, Phase, Resumption},
+    peers::{Link, OfiPeer, PendingSession, Phase, Resumption},
     session::{self, Greeting, HELLO, REFUSAL, VERSION, WELCOME},
     shared::OfiShared,
     slots::{AccessDirection, receive_buffers},
@@ -43,7 +43,7 @@ const READ_ONLY: u64 = 3;
 
 impl OfiShared {
     /// Asks the peer for a session, if it is time. Returns when to try again.
-    pub(crate) fn ask(&self, peer: &Peer, link: &mut Link, now: Instant) -> Option<Instant> {
+    pub(crate) fn ask(&self, peer: &OfiPeer, link: &mut Link, now: Instant) -> Option<Instant> {
         if link.phase != Phase::Down || link.resumption.is_some() {
             return None;
         }
@@ -75,7 +75,7 @@ impl OfiShared {
         Some(link.next_hello)
     }
 
-    fn greeting(&self, peer: &Peer) -> Greeting {
+    fn greeting(&self, peer: &OfiPeer) -> Greeting {
         Greeting {
             version: VERSION,
             from: self.rank.0,
@@ -135,7 +135,7 @@ impl OfiShared {
     }
 
     /// Answers the hello of a peer, once all operations of the last session have ended.
-    pub(crate) fn answer(&self, peer: &Peer, link: &Link) {
+    pub(crate) fn answer(&self, peer: &OfiPeer, link: &Link) {
         let Some(pending) = link.pending.filter(|_| link.in_flight == 0) else {
             return;
         };
@@ -152,7 +152,7 @@ impl OfiShared {
     }
 
     /// Tells a peer that this rank begins no session with it any more.
-    pub(crate) fn refuse_session(&self, peer: &Peer, asked: u64) {
+    pub(crate) fn refuse_session(&self, peer: &OfiPeer, asked: u64) {
         let refusal = Greeting {
             step: REFUSAL,
             asked,
@@ -207,7 +207,7 @@ impl OfiShared {
 
     /// Checks whether a message confirms a pending session, and begins the session then.
     #[cold]
-    pub(crate) fn confirm(&self, peer: &Peer, message: &StreamMessage<'_>) -> bool {
+    pub(crate) fn confirm(&self, peer: &OfiPeer, message: &StreamMessage<'_>) -> bool {
         let (true, Ok(writes)) = (
             message.role == StreamRole::Counts,
             message.payload.try_into(),
@@ -232,7 +232,13 @@ impl OfiShared {
     }
 
     /// Begins the session of these two fresh numbers.
-    fn adopt(&self, peer: &Peer, link: &mut Link, [asked, answered]: [u64; 2], there: Resumption) {
+    fn adopt(
+        &self,
+        peer: &OfiPeer,
+        link: &mut Link,
+        [asked, answered]: [u64; 2],
+        there: Resumption,
+    ) {
         link.asked = None;
         link.hello_pause = Duration::ZERO;
         link.last_asked = asked;
@@ -249,7 +255,7 @@ impl OfiShared {
 
     /// Goes on with the handshake, which waits for the end of the operations in flight.
     #[inline]
-    pub(crate) fn go_on(&self, peer: &Peer, link: &mut Link) {
+    pub(crate) fn go_on(&self, peer: &OfiPeer, link: &mut Link) {
         if link.in_flight > 0 || link.phase == Phase::Up {
             return;
         }
@@ -261,7 +267,7 @@ impl OfiShared {
     }
 
     /// Continues after the begin of a session, once all operations of the last have ended.
-    pub(crate) fn resume(&self, peer: &Peer, link: &mut Link) {
+    pub(crate) fn resume(&self, peer: &OfiPeer, link: &mut Link) {
         if link.in_flight > 0 {
             return;
         }
@@ -313,7 +319,7 @@ impl OfiShared {
     }
 
     /// Notes that the connection broke: an operation failed.
-    pub(crate) fn break_link(&self, peer: &Peer, link: &mut Link) {
+    pub(crate) fn break_link(&self, peer: &OfiPeer, link: &mut Link) {
         if link.phase == Phase::Up {
             tracing::debug!(peer = %peer.rank, "a connection broke");
             if link.is_closing {
@@ -329,7 +335,7 @@ impl OfiShared {
     }
 
     /// Answers whether an access of `from` is permitted.
-    pub(crate) fn judge(&self, from: &Peer, question: &[u64]) {
+    pub(crate) fn judge(&self, from: &OfiPeer, question: &[u64]) {
         let &[index, key, addr, len, writes] = question else {
             return;
         };
@@ -343,7 +349,7 @@ impl OfiShared {
     }
 
     /// Ends an access that the peer refused, or posts it again.
-    pub(crate) fn hear_verdict(&self, peer: &Peer, answer: &[u64]) {
+    pub(crate) fn hear_verdict(&self, peer: &OfiPeer, answer: &[u64]) {
         let &[index, verdict, extent] = answer else {
             return;
         };

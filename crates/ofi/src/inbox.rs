@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     arrivals::{EndedAccess, MessageBytes, WaitingMessage},
     message::{self, StreamRole},
-    peers::Peer,
+    peers::OfiPeer,
     shared::OfiShared,
     slots::SendBuffer,
 };
@@ -206,7 +206,7 @@ impl OfiInbox {
 }
 
 /// Returns true if a peer has not taken so many messages that its requests have to wait, because they may bring more.
-fn is_choked(shared: &OfiShared, peer: &Peer) -> bool {
+fn is_choked(shared: &OfiShared, peer: &OfiPeer) -> bool {
     let sent = peer.link.lock().sent_above;
     let most = 2 * shared.limits.window + 2;
     sent.wrapping_sub(peer.counts.taken_there()) > most
@@ -214,7 +214,7 @@ fn is_choked(shared: &OfiShared, peer: &Peer) -> bool {
 }
 
 /// Sends the counts to a peer. Returns true if they have to be sent later.
-fn report(shared: &OfiShared, peer: &Peer) -> bool {
+fn report(shared: &OfiShared, peer: &OfiPeer) -> bool {
     let link = peer.link.lock();
     shared.send_counts(peer, &link) != crate::fabric::PostResult::Taken
 }

@@ -14,7 +14,7 @@ use crate::{
     fabric::{LocalBuffer, PostResult, RemoteBuffer},
     keys,
     message::{self, ControlKind, StreamRole},
-    peers::{Link, Peer, Phase},
+    peers::{Link, OfiPeer, Phase},
     shared::OfiShared,
     slots::{AccessDirection, AccessRecord, SendBuffer},
 };
@@ -33,7 +33,7 @@ impl OfiShared {
     /// # Errors
     /// [`Error::System`] if the provider does not take its address.
     #[inline]
-    pub(crate) fn peer(&self, rank: Rank) -> Result<&Peer, Error> {
+    pub(crate) fn peer(&self, rank: Rank) -> Result<&OfiPeer, Error> {
         self.peers.get(&self.fabric, rank)
     }
 
@@ -43,7 +43,7 @@ impl OfiShared {
     /// [`Error::PeerLost`].
     pub(crate) fn send(
         &self,
-        peer: &Peer,
+        peer: &OfiPeer,
         role: StreamRole,
         message: &Message<'_>,
     ) -> Result<Sent, Error> {
@@ -64,7 +64,7 @@ impl OfiShared {
     /// [`Error::PeerLost`].
     pub(crate) fn push(
         &self,
-        peer: &Peer,
+        peer: &OfiPeer,
         slot: SendBuffer,
         role: StreamRole,
     ) -> Result<Sent, Error> {
@@ -97,7 +97,7 @@ impl OfiShared {
     }
 
     /// Puts a message between conduits into the stream to a peer. It is dropped if the peer has ended.
-    pub(crate) fn send_control(&self, peer: &Peer, kind: ControlKind, args: &[u64]) {
+    pub(crate) fn send_control(&self, peer: &OfiPeer, kind: ControlKind, args: &[u64]) {
         let message = Message {
             kind: kind as u8,
             args,
@@ -111,7 +111,7 @@ impl OfiShared {
     }
 
     /// Makes sure that a session will be asked for.
-    pub(crate) fn bring_up(&self, peer: &Peer, link: &mut Link) {
+    pub(crate) fn bring_up(&self, peer: &OfiPeer, link: &mut Link) {
         if link.phase == Phase::Unused {
             link.phase = Phase::Down;
             link.down_since = std::time::Instant::now();
@@ -122,7 +122,7 @@ impl OfiShared {
 
     /// Frees the buffers of messages that the peer has.
     #[inline]
-    pub(crate) fn release_known(&self, peer: &Peer, link: &mut Link) {
+    pub(crate) fn release_known(&self, peer: &OfiPeer, link: &mut Link) {
         let known = peer.counts.known();
         while let Some(slot) = link.take_known(known) {
             self.sends.release(slot);
@@ -131,7 +131,7 @@ impl OfiShared {
 
     /// Posts the messages that were not, as far as the provider takes them.
     #[inline]
-    pub(crate) fn post_messages(&self, peer: &Peer, link: &mut Link) {
+    pub(crate) fn post_messages(&self, peer: &OfiPeer, link: &mut Link) {
         let token = link.token;
         while let Some((number, slot)) = link.next_unposted() {
             let bytes = self.sends.bytes(slot);
@@ -151,7 +151,7 @@ impl OfiShared {
     }
 
     #[cold]
-    fn refuse(&self, peer: &Peer, link: &mut Link, code: isize) {
+    fn refuse(&self, peer: &OfiPeer, link: &mut Link, code: isize) {
         let cause = self.fabric.error_text(code);
         tracing::debug!(%cause, peer = %peer.rank, "the provider refused an operation");
         self.break_link(peer, link);
@@ -160,7 +160,7 @@ impl OfiShared {
     /// Sends a message outside the stream, which has no number. It may be lost.
     pub(crate) fn send_unnumbered(
         &self,
-        peer: &Peer,
+        peer: &OfiPeer,
         role: StreamRole,
         token: u64,
         payload: &[u8],
@@ -171,7 +171,7 @@ impl OfiShared {
     /// As [`send_unnumbered`](Self::send_unnumbered), with the number of the last message of the stream.
     fn send_outside(
         &self,
-        peer: &Peer,
+        peer: &OfiPeer,
         role: StreamRole,
         [token, last]: [u64; 2],
         payload: &[u8],
@@ -196,7 +196,7 @@ impl OfiShared {
 
     /// Sends the counts alone, and the number of the last message that was posted. A provider loses messages without a
     /// word when their connection breaks, and the peer misses the last ones only if it learns of them.
-    pub(crate) fn send_counts(&self, peer: &Peer, link: &Link) -> PostResult {
+    pub(crate) fn send_counts(&self, peer: &OfiPeer, link: &Link) -> PostResult {
         if link.phase != Phase::Up {
             return PostResult::Busy;
         }
@@ -211,7 +211,7 @@ impl OfiShared {
     /// 1. Its local memory is valid until the access has ended, as [`Conduit::post`](hydrant_conduit::Conduit::post)
     ///    says.
     /// 2. For a write, the peer bears the change of its memory.
-    pub(crate) unsafe fn start_access(&self, peer: &Peer, index: u32) -> Result<(), Error> {
+    pub(crate) unsafe fn start_access(&self, peer: &OfiPeer, index: u32) -> Result<(), Error> {
         let mut guard = peer.link.lock();
         let link = &mut *guard;
         if link.phase == Phase::Ended {
@@ -231,7 +231,7 @@ impl OfiShared {
     /// Posts the queued accesses, as far as the provider takes them. A rank that has left posts none: peers that got its
     /// leave take their memory back, and do not wait for it.
     #[inline]
-    pub(crate) fn post_accesses(&self, peer: &Peer, link: &mut Link) {
+    pub(crate) fn post_accesses(&self, peer: &OfiPeer, link: &mut Link) {
         if self.peers.standings.of(self.rank) != Standing::Present {
             return self.drop_accesses(link);
         }
@@ -281,7 +281,7 @@ impl OfiShared {
     /// As [`start_access`](Self::start_access).
     unsafe fn post_access(
         &self,
-        peer: &Peer,
+        peer: &OfiPeer,
         token: u64,
         index: u32,
         record: &AccessRecord,
@@ -330,7 +330,7 @@ impl OfiShared {
     }
 
     /// Asks the peer whether it permits an access. Its verdict continues the access.
-    pub(crate) fn ask_about(&self, peer: &Peer, link: &mut Link, index: u32) {
+    pub(crate) fn ask_about(&self, peer: &OfiPeer, link: &mut Link, index: u32) {
         let record = {
             let mut record = self.accesses.record(index);
             // A write that is posted again gets another number.
@@ -381,7 +381,7 @@ impl OfiShared {
     }
 
     /// Returns true if the peer's link was up or is.
-    pub(crate) fn was_up(peer: &Peer) -> bool {
+    pub(crate) fn was_up(peer: &OfiPeer) -> bool {
         peer.was_up.load(Acquire)
     }
 }

@@ -367,7 +367,13 @@ mod tests {
             })
             .collect();
         for at in [0, 7, 1024] {
-            pieces.insert(at, CopyPiece { len: 0, ..pieces[at] });
+            pieces.insert(
+                at,
+                CopyPiece {
+                    len: 0,
+                    ..pieces[at]
+                },
+            );
         }
         // SAFETY: 1. `source` is a local buffer, which is only read.
         match unsafe { copy_pieces(pid, CopyDirection::Out, &pieces) } {

@@ -20,7 +20,7 @@ use crate::{
     control,
     datagrams::Datagrams,
     device,
-    endpoint::{Endpoint, EndpointParts},
+    endpoint::{EndpointParts, VerbsEndpoint},
     inline_copies::InlineCopies,
     memlock::memlock_error,
     message::{MAX_ARGS, MAX_WINDOW},
@@ -128,7 +128,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &VerbsOptions) -> Result<V
     };
     let nic_on_demand = nic.on_demand;
     let longest = nic.port.max_message.max(1 << 20).into();
-    let endpoint = Endpoint::new(EndpointParts {
+    let endpoint = VerbsEndpoint::new(EndpointParts {
         rank: Rank(rank),
         caps,
         footprint,

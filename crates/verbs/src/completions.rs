@@ -22,7 +22,7 @@ use crate::{
     connection::{
         Connection, ConnectionFailure, EndedOperation, FastOutcome, RdmaAccess, parse_id,
     },
-    endpoint::Endpoint,
+    endpoint::VerbsEndpoint,
     ffi,
     nic::{CompletionChannel, CompletionQueue, QueuePair, blank},
     peers::{OWN_TICKET, Peers},
@@ -95,7 +95,7 @@ impl Completions {
     /// Makes a queue pair that completes here, to be connected.
     pub(crate) fn queue_pair(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &VerbsEndpoint,
         depth: u32,
         inline: u32,
     ) -> io::Result<QueuePair> {

@@ -16,13 +16,13 @@ use crate::{
 };
 
 /// This rank's end of the network.
-pub(crate) struct Endpoint {
+pub(crate) struct VerbsEndpoint {
     parts: EndpointParts,
     /// The time of joining, the zero of this rank's clock.
     started: Instant,
 }
 
-/// The parts of an [`Endpoint`].
+/// The parts of an [`VerbsEndpoint`].
 pub(crate) struct EndpointParts {
     pub(crate) rank: Rank,
     pub(crate) caps: Caps,
@@ -44,7 +44,7 @@ pub(crate) struct EndpointParts {
     pub(crate) segment: Segment,
 }
 
-impl Endpoint {
+impl VerbsEndpoint {
     pub(crate) fn new(parts: EndpointParts) -> Self {
         let started = Instant::now();
         Self { parts, started }

@@ -11,7 +11,7 @@ use crate::{
     completions::Completions,
     connection::SendPool,
     datagrams::Datagrams,
-    endpoint::Endpoint,
+    endpoint::VerbsEndpoint,
     peers::{IncomingPairs, Peers},
     table::ExtentTable,
 };
@@ -36,14 +36,14 @@ pub(crate) struct VerbsShared {
     /// The registered extents of this rank.
     pub(crate) table: ExtentTable,
     /// The last field: queue pairs receive into its buffers, so they are dropped first.
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoint: VerbsEndpoint,
 }
 
 impl VerbsShared {
     /// # Errors
     /// [`Error::System`].
     pub(crate) fn new(
-        endpoint: Endpoint,
+        endpoint: VerbsEndpoint,
         table: ExtentTable,
         pool: SendPool,
         completions: Completions,

@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant_endpoint::{Address, Batch, Descriptor, Endpoint, EndpointEvent, Error, Loss, Rights};
+use hydrant_endpoint::{
+    Address, Batch, Descriptor, Endpoint, EndpointEvent, Error, LossCause, Rights,
+};
 use hydrant_testing::{
     HANG, forked,
     roles::{self, test},
@@ -162,14 +164,14 @@ fn killed() {
     owner.kill();
     match user.next_event_within(HANG).unwrap() {
         Some(EndpointEvent::Lost { peer, cause }) => {
-            assert_eq!((peer.name(), cause), ("owner", Loss::Died));
+            assert_eq!((peer.name(), cause), ("owner", LossCause::Died));
         }
         other => panic!("{other:?}"),
     }
     assert!(matches!(
         remote.write(0, &[1]),
         Err(Error::Lost {
-            cause: Loss::Died,
+            cause: LossCause::Died,
             ..
         })
     ));

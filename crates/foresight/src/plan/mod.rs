@@ -45,7 +45,7 @@ mod worth;
 
 use std::fmt;
 
-use crate::communication::{Communication, Region, RegistrationOutcome};
+use crate::communication::{Communication, PageRun, RegistrationOutcome};
 use crate::costs::RegistrationBacklog;
 use crate::predictor::{Landmarks, MOST_SITES, Observation, Update};
 use crate::signature::{Signature, SignatureContext};
@@ -253,7 +253,7 @@ impl Plan {
     }
 
     /// The id of the region with exactly this memory, if it is remembered.
-    pub fn find(&self, memory: Region) -> Option<RegionId> {
+    pub fn find(&self, memory: PageRun) -> Option<RegionId> {
         self.regions.exact(memory)
     }
 

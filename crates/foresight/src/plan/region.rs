@@ -1,7 +1,7 @@
 //! A region of memory that is registered repeatedly, and its expected uses.
 
 use super::uses::RegionUses;
-use crate::communication::Region;
+use crate::communication::PageRun;
 use crate::time::Time;
 
 /// The keys of a region in the indexes, as of the last time it was [settled](super::regions::Regions::settle).
@@ -35,7 +35,7 @@ pub(super) enum RegionState {
 /// The plan's knowledge of a region.
 #[derive(Debug)]
 pub(super) struct KnownRegion {
-    pub(super) memory: Region,
+    pub(super) memory: PageRun,
     pub(super) state: RegionState,
     /// True if the region was in use when it was to be deregistered; only its next record allows another try.
     pub(super) is_held: bool,
@@ -60,7 +60,7 @@ pub(super) struct KnownRegion {
 }
 
 impl KnownRegion {
-    pub(super) fn new(memory: Region, now: Time) -> Self {
+    pub(super) fn new(memory: PageRun, now: Time) -> Self {
         Self {
             memory,
             state: RegionState::Absent,

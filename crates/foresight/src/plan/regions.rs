@@ -9,7 +9,7 @@ use super::region::{IndexKeys, KnownRegion};
 use super::tree::{Ordered, Weight, count};
 use super::uses::RegionUse;
 use super::{RegionId, ThreadId};
-use crate::communication::{Communication, Region, RegistrationOutcome};
+use crate::communication::{Communication, PageRun, RegistrationOutcome};
 use crate::predictor::Forecast;
 use crate::signature::Signature;
 use crate::time::Time;
@@ -59,7 +59,7 @@ impl Weight for Bytes {
 #[derive(Debug)]
 pub(super) struct Regions {
     all: FxHashMap<RegionId, KnownRegion>,
-    exact: FxHashMap<Region, RegionId>,
+    exact: FxHashMap<PageRun, RegionId>,
     by_start: Ordered<u64, RegionEnds>,
     /// The region of each use.
     sites: FxHashMap<(ThreadId, Signature), RegionId>,
@@ -253,12 +253,12 @@ impl Regions {
     }
 
     /// The region with exactly these bytes, if it is not forgotten.
-    pub(super) fn exact(&self, memory: Region) -> Option<RegionId> {
+    pub(super) fn exact(&self, memory: PageRun) -> Option<RegionId> {
         self.exact.get(&memory).copied()
     }
 
     /// Up to `most` of the other regions that overlap one.
-    pub(super) fn sharing_with(&self, id: RegionId, most: usize) -> Vec<Region> {
+    pub(super) fn sharing_with(&self, id: RegionId, most: usize) -> Vec<PageRun> {
         let mut found = Vec::new();
         self.visit(self.at(id).memory, |it| it.any, &mut |other| {
             if other != id {
@@ -270,7 +270,7 @@ impl Regions {
     }
 
     /// Up to `most` of the other regions that overlap one, are registered, and are not in use.
-    pub(super) fn registered_beside(&self, id: RegionId, most: usize) -> Vec<(RegionId, Region)> {
+    pub(super) fn registered_beside(&self, id: RegionId, most: usize) -> Vec<(RegionId, PageRun)> {
         let mut found = Vec::new();
         self.visit(self.at(id).memory, |it| it.registered, &mut |other| {
             if other != id {
@@ -282,7 +282,7 @@ impl Regions {
     }
 
     /// The regions that overlap this memory and were in use when they were to be deregistered.
-    pub(super) fn held_within(&self, memory: Region) -> Vec<RegionId> {
+    pub(super) fn held_within(&self, memory: PageRun) -> Vec<RegionId> {
         let mut found = Vec::new();
         self.visit(memory, |it| it.held, &mut |id| {
             found.push(id);
@@ -292,7 +292,7 @@ impl Regions {
     }
 
     /// True if all regions that overlap this memory are idle.
-    pub(super) fn are_idle(&self, memory: Region) -> bool {
+    pub(super) fn are_idle(&self, memory: PageRun) -> bool {
         let mut are_idle = true;
         self.visit(memory, |it| it.busy, &mut |_| {
             are_idle = false;
@@ -302,7 +302,7 @@ impl Regions {
     }
 
     /// True if two regions or more overlap this memory.
-    pub(super) fn are_shared(&self, memory: Region) -> bool {
+    pub(super) fn are_shared(&self, memory: PageRun) -> bool {
         let mut count = 0;
         self.visit(memory, |it| it.any, &mut |_| {
             count += 1;
@@ -314,7 +314,7 @@ impl Regions {
     /// Calls `each` for the overlapping regions whose end `end_of` reports, until `each` returns false.
     fn visit(
         &self,
-        memory: Region,
+        memory: PageRun,
         end_of: fn(&RegionEnds) -> u64,
         each: &mut dyn FnMut(RegionId) -> bool,
     ) {
@@ -324,7 +324,7 @@ impl Regions {
     }
 
     /// The largest region that contains all of this memory.
-    fn largest(&self, memory: Region) -> Option<RegionId> {
+    fn largest(&self, memory: PageRun) -> Option<RegionId> {
         let mut largest = None;
         let after = (memory.addr.saturating_add(1), RegionId(0));
         let has_all = |ends: &RegionEnds| ends.any >= memory.end();

@@ -2,7 +2,7 @@
 
 use super::region::RegionState;
 use super::{HelperTask, Plan, RegionId};
-use crate::communication::Region;
+use crate::communication::PageRun;
 use crate::time::Time;
 
 /// The most neighbours of a deregistered region that are checked. The next use of any other neighbour finds it torn.
@@ -86,7 +86,7 @@ impl Plan {
     /// The registered, unused regions that share memory with a deregistered one, 16 at most. A NIC registers whole
     /// pages once, so adjacent buffers share a page, which is now deregistered. The driver checks which of them are
     /// [torn](Self::torn). Further neighbours cost their next use.
-    pub fn neighbours(&self, id: RegionId) -> Vec<(RegionId, Region)> {
+    pub fn neighbours(&self, id: RegionId) -> Vec<(RegionId, PageRun)> {
         self.regions.registered_beside(id, MOST_MENDED)
     }
 
@@ -151,13 +151,13 @@ impl Plan {
     }
 
     /// The regions that overlap this memory and were in use when they were to be deregistered.
-    pub fn in_use_within(&self, memory: Region) -> Vec<RegionId> {
+    pub fn in_use_within(&self, memory: PageRun) -> Vec<RegionId> {
         self.regions.held_within(memory)
     }
 
     /// Notes that a region is no longer registered, though the helper did not deregister it. Does nothing if the plan
     /// knows that already or asked for it.
-    pub fn lost(&mut self, memory: Region) {
+    pub fn lost(&mut self, memory: PageRun) {
         let Some(id) = self.regions.exact(memory) else {
             return;
         };
@@ -175,7 +175,7 @@ impl Plan {
 
     /// Notes that operations deregistered `others` first, because their own `short` bytes would have exceeded the
     /// [room](Plan::room_bytes). The operations used `needed` bytes at once, if that is not zero.
-    pub fn crowded_out(&mut self, others: &[Region], short: u64, needed: u64, now: Time) {
+    pub fn crowded_out(&mut self, others: &[PageRun], short: u64, needed: u64, now: Time) {
         let mut takes_ns = 0_u64;
         for it in others {
             self.lost(*it);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::regions::FoundRegion;
 use super::{Plan, RegionId};
-use crate::communication::{Communication, Region};
+use crate::communication::{Communication, PageRun};
 use crate::time::Time;
 
 /// The most regions checked for pages shared with a new one.
@@ -44,13 +44,13 @@ pub(super) struct SharedPages {
 
 impl SharedPages {
     /// The pages that are apart in this memory.
-    fn within(&self, memory: Region) -> Vec<u64> {
+    fn within(&self, memory: PageRun) -> Vec<u64> {
         let pages = self.apart.range(memory.addr..memory.end().max(memory.addr));
         pages.copied().collect()
     }
 
     /// Joins the pages inside a region that is used as a whole: it would take several registrations.
-    fn join(&mut self, inside: Region) {
+    fn join(&mut self, inside: PageRun) {
         for page in self.within(inside) {
             self.apart.remove(&page);
             self.note(page, Change::Joined);
@@ -99,7 +99,7 @@ impl Plan {
     }
 
     /// Notes that a region was forgotten: pages that at most one region has now are shared no more.
-    fn forget_shared(&mut self, memory: Region) {
+    fn forget_shared(&mut self, memory: PageRun) {
         for page in self.shared.within(memory) {
             if !self.regions.are_shared(self.whole(page)) {
                 self.shared.apart.remove(&page);
@@ -108,15 +108,15 @@ impl Plan {
         }
     }
 
-    fn whole(&self, page: u64) -> Region {
-        Region {
+    fn whole(&self, page: u64) -> PageRun {
+        PageRun {
             addr: page,
             bytes: self.config.page_bytes,
         }
     }
 
     /// True if one registration more is little beside the region's own.
-    pub(super) fn is_worth_parting(&self, memory: Region) -> bool {
+    pub(super) fn is_worth_parting(&self, memory: PageRun) -> bool {
         let register = self.config.costs.register;
         register.of(self.page_count(memory.bytes)) >= WORTH_IT * register.of(1)
     }
@@ -124,7 +124,7 @@ impl Plan {
     fn note_shared(&mut self, id: RegionId) {
         let page_bytes = self.config.page_bytes;
         let memory = self.regions.at(id).memory;
-        let inside = |it: Region| Region {
+        let inside = |it: PageRun| PageRun {
             addr: it.addr.saturating_add(page_bytes),
             bytes: it.bytes.saturating_sub(2 * page_bytes),
         };
@@ -136,7 +136,7 @@ impl Plan {
         for other in &sharing {
             let from = memory.addr.max(other.addr);
             let shares_one = memory.end().min(other.end()) - from == page_bytes;
-            let is_within = |it: &Region| (inside(*it).addr..inside(*it).end()).contains(&from);
+            let is_within = |it: &PageRun| (inside(*it).addr..inside(*it).end()).contains(&from);
             if shares_one && self.is_worth_parting(*other) && !sharing.iter().any(is_within) {
                 self.shared.keep_apart(from, self.config.pages_apart);
             }

@@ -1,6 +1,6 @@
 //! The tasks that the plan gives its helper, and the plan's counters.
 
-use crate::communication::Region;
+use crate::communication::PageRun;
 use crate::predictor::Forecast;
 use crate::time::Time;
 
@@ -21,14 +21,14 @@ pub enum HelperTask {
         /// The region's id.
         id: RegionId,
         /// The bytes to register.
-        region: Region,
+        region: PageRun,
     },
     /// Deregister these bytes; then [`Plan::deregistered`](super::Plan::deregistered) or [`Plan::still_used`](super::Plan::still_used).
     Deregister {
         /// The region's id.
         id: RegionId,
         /// The bytes to deregister.
-        region: Region,
+        region: PageRun,
     },
 }
 

@@ -3,7 +3,7 @@
 use super::registrations::{Acquired, EntryId, HeldRegion, Registrations};
 use hydrant_foresight::queue::RecordWriter;
 use hydrant_foresight::{
-    Communication, CommunicationKind, Costs, FRAMES, Region, RegistrationOutcome, Time,
+    Communication, CommunicationKind, Costs, FRAMES, PageRun, RegistrationOutcome, Time,
 };
 
 use super::nic::NaiveNic;
@@ -52,7 +52,7 @@ enum ThreadState {
     Waiting,
     Registering {
         entry: EntryId,
-        region: Region,
+        region: PageRun,
     },
     Transferring {
         held: Option<HeldRegion>,
@@ -131,7 +131,7 @@ impl Application {
                 self.transfer(step, Some(held), RegistrationOutcome::OnDemand, nic);
             }
             ThreadState::Transferring { held, outcome } => {
-                let mut region = Region::of_pages(self.page_bytes, step.addr, step.bytes);
+                let mut region = PageRun::of_pages(self.page_bytes, step.addr, step.bytes);
                 if let Some(held) = held {
                     region = held.region;
                     nic.end(held.key);
@@ -144,7 +144,7 @@ impl Application {
     }
 
     fn acquire(&mut self, step: ProgramStep, registrations: &Registrations, nic: &mut NaiveNic) {
-        let whole = Region::of_pages(self.page_bytes, step.addr, step.bytes);
+        let whole = PageRun::of_pages(self.page_bytes, step.addr, step.bytes);
         let claimed = match registrations.acquire(step.addr, step.bytes) {
             Acquired::Hit(held) => {
                 return self.transfer(step, Some(held), RegistrationOutcome::Found, nic);
@@ -186,7 +186,7 @@ impl Application {
         self.doing = ThreadState::Transferring { held, outcome };
     }
 
-    fn record(&mut self, step: ProgramStep, region: Region, outcome: RegistrationOutcome) {
+    fn record(&mut self, step: ProgramStep, region: PageRun, outcome: RegistrationOutcome) {
         let mut stack = [0; FRAMES];
         stack[0] = step.site;
         self.writer.write(&Communication {

@@ -3,7 +3,7 @@
 use super::registrations::{Deregistration, EntryId, Registrations};
 use hydrant_foresight::plan::{HelperTask, Plan, RegionId, ThreadId};
 use hydrant_foresight::queue::RecordReader;
-use hydrant_foresight::{Costs, Region, Time};
+use hydrant_foresight::{Costs, PageRun, Time};
 
 use super::nic::NaiveNic;
 
@@ -12,7 +12,7 @@ enum ActionInProgress {
     Registering {
         id: RegionId,
         entry: EntryId,
-        region: Region,
+        region: PageRun,
     },
     Deregistering {
         id: RegionId,
@@ -142,7 +142,7 @@ impl SimulatedHelper {
         }
     }
 
-    fn deregister(&mut self, id: RegionId, region: Region, registrations: &Registrations) {
+    fn deregister(&mut self, id: RegionId, region: PageRun, registrations: &Registrations) {
         let entry = registrations.find(region);
         match entry.map(|entry| (entry, registrations.begin_deregistering(entry))) {
             Some((entry, Deregistration::Started { key })) => {
@@ -158,7 +158,7 @@ impl SimulatedHelper {
         }
     }
 
-    fn register(&mut self, id: RegionId, region: Region, registrations: &Registrations) {
+    fn register(&mut self, id: RegionId, region: PageRun, registrations: &Registrations) {
         self.registrations += 1;
         if self.failing != 0 && self.registrations.is_multiple_of(self.failing) {
             return self.plan.not_registered(id);

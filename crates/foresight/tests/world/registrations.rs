@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use hydrant_foresight::Region;
+use hydrant_foresight::PageRun;
 
 /// The index of a region in the list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct EntryId(usize);
 pub(crate) struct HeldRegion {
     entry: EntryId,
     pub(crate) key: u64,
-    pub(crate) region: Region,
+    pub(crate) region: PageRun,
 }
 
 /// The state of the region that contains a buffer.
@@ -54,7 +54,7 @@ enum EntryState {
 
 #[derive(Debug, Default)]
 struct RegistrationList {
-    entries: Vec<(Region, EntryState)>,
+    entries: Vec<(PageRun, EntryState)>,
     /// Registered bytes, registrations in progress included.
     bytes: u64,
 }
@@ -115,14 +115,14 @@ impl Registrations {
     }
 
     /// The entry of exactly this region.
-    pub(crate) fn find(&self, region: Region) -> Option<EntryId> {
+    pub(crate) fn find(&self, region: PageRun) -> Option<EntryId> {
         let list = self.list();
-        let is_it = |it: &(Region, EntryState)| it.0 == region && it.1 != EntryState::Forgotten;
+        let is_it = |it: &(PageRun, EntryState)| it.0 == region && it.1 != EntryState::Forgotten;
         list.entries.iter().position(is_it).map(EntryId)
     }
 
     /// Begins to register a new region.
-    pub(crate) fn insert(&self, region: Region) -> Result<EntryId, NotStarted> {
+    pub(crate) fn insert(&self, region: PageRun) -> Result<EntryId, NotStarted> {
         let mut list = self.list();
         self.reserve(&mut list, region)?;
         list.entries.push((region, EntryState::Busy));
@@ -130,7 +130,7 @@ impl Registrations {
     }
 
     /// Begins to register an absent region.
-    pub(crate) fn claim(&self, id: EntryId) -> Result<Region, NotStarted> {
+    pub(crate) fn claim(&self, id: EntryId) -> Result<PageRun, NotStarted> {
         let mut list = self.list();
         let (region, state) = list.entries[id.0];
         if state != EntryState::Absent {
@@ -141,7 +141,7 @@ impl Registrations {
         Ok(region)
     }
 
-    fn reserve(&self, list: &mut RegistrationList, region: Region) -> Result<(), NotStarted> {
+    fn reserve(&self, list: &mut RegistrationList, region: PageRun) -> Result<(), NotStarted> {
         if list.bytes.saturating_add(region.bytes) > self.limit_bytes {
             return Err(NotStarted);
         }

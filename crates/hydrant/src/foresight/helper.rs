@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use hydrant_foresight::{
-    Communication, Region, RegistrationOutcome, Time,
+    Communication, PageRun, RegistrationOutcome, Time,
     plan::{Change, HelperTask, Plan, PlanConfig, RegionId, ThreadId},
     queue::RecordReader,
 };
@@ -234,18 +234,18 @@ impl Helper {
     /// Adds the region that served a use. It is known only now, because it may have been registered
     /// for that use.
     fn locate(&self, registration: &Registration, it: Communication) -> Communication {
-        let whole = Region::of_pages(self.config.page_bytes, it.addr, it.bytes);
+        let whole = PageRun::of_pages(self.config.page_bytes, it.addr, it.bytes);
         let found = match it.outcome {
             RegistrationOutcome::Copied => None,
             _ => registration.registered_with(it.addr, it.bytes),
         };
-        let region = found.map_or(whole, |(addr, bytes)| Region { addr, bytes });
+        let region = found.map_or(whole, |(addr, bytes)| PageRun { addr, bytes });
         Communication { region, ..it }
     }
 
     /// Reports to the plan if the region that served a use is no longer registered.
     fn report_if_lost(&self, it: &Communication, registration: &Registration, plan: &mut Plan) {
-        let Region { addr, bytes } = it.region;
+        let PageRun { addr, bytes } = it.region;
         if it.outcome.wants_registration() && registration.is_gone(addr, bytes) {
             plan.lost(it.region);
         }
@@ -256,7 +256,7 @@ impl Helper {
         let it = registration.take_crowded_out();
         let geometry = registration.limits().geometry;
         let bytes = |buckets: u64| buckets.saturating_mul(geometry.bucket());
-        let region = |run: &Run| Region {
+        let region = |run: &Run| PageRun {
             addr: geometry.address_of(run.first),
             bytes: bytes(run.count),
         };
@@ -329,7 +329,7 @@ impl Helper {
     /// Evicts a region. Returns false if it is in use.
     fn evict(
         &mut self,
-        (id, region): (RegionId, Region),
+        (id, region): (RegionId, PageRun),
         registration: &Registration,
         plan: &mut Plan,
     ) -> bool {

@@ -14,7 +14,7 @@ use std::{
 
 use hydrant_conduit::Sleeper;
 use hydrant_foresight::{
-    Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome, Time,
+    Communication, CommunicationKind, FRAMES, PageRun, RegistrationOutcome, Time,
     queue::{self, RecordReader, RecordWriter},
 };
 use parking_lot::{Condvar, Mutex};
@@ -66,7 +66,7 @@ const MOST_FREED: usize = 64;
 /// Memory that may be free now.
 #[derive(Debug, Default)]
 pub(super) struct FreedMemory {
-    pub(super) places: Vec<Region>,
+    pub(super) places: Vec<PageRun>,
     /// True if all memory that was in use may be free.
     pub(super) is_all: bool,
 }
@@ -305,7 +305,7 @@ impl Uses for Recorder {
             addr: it.addr,
             bytes: it.len,
             // The helper asks the engine when it reads the record.
-            region: Region::default(),
+            region: PageRun::default(),
             stack,
         };
         self.write(&communication);
@@ -329,7 +329,7 @@ impl Uses for Recorder {
         self.note_freed(|freed| {
             freed.is_all |= freed.places.len() + places.len() > MOST_FREED;
             if !freed.is_all {
-                let region = |&(addr, bytes): &(u64, u64)| Region { addr, bytes };
+                let region = |&(addr, bytes): &(u64, u64)| PageRun { addr, bytes };
                 freed.places.extend(places.iter().map(region));
             }
         });

@@ -8,7 +8,8 @@
 //! peer's helper evicts the memory.
 
 use hydrant_foresight::{
-    Communication, CommunicationKind, Costs, FRAMES, LinearCost, Region, RegistrationOutcome, Time,
+    Communication, CommunicationKind, Costs, FRAMES, LinearCost, PageRun, RegistrationOutcome,
+    Time,
     plan::{HelperTask, Invalid, Plan, PlanConfig, RegionId, Stats, ThreadId},
     sharing::Sharing,
 };
@@ -48,7 +49,7 @@ pub(super) fn record(it: &RemoteUse) -> Option<Communication> {
         },
         addr: peer << ADDRESS | it.addr,
         bytes: it.len,
-        region: Region::default(),
+        region: PageRun::default(),
         stack,
     })
 }
@@ -59,7 +60,7 @@ pub(super) fn is_remote(it: &Communication) -> bool {
 }
 
 /// Returns the peer and its memory of a region of the plan.
-fn memory_of(region: Region) -> (Rank, (u64, u64)) {
+fn memory_of(region: PageRun) -> (Rank, (u64, u64)) {
     let peer = (region.addr >> ADDRESS).saturating_sub(1) as u32;
     let addr = region.addr & ((1 << ADDRESS) - 1);
     (Rank(peer), (addr, region.bytes))
@@ -71,10 +72,10 @@ pub(super) struct RemotePlan {
     page_bytes: u64,
     threads: Vec<ThreadId>,
     /// The key of the segment or exposed buffer that holds each region.
-    region_keys: FxHashMap<Region, u64>,
+    region_keys: FxHashMap<PageRun, u64>,
     unfinished: AllUnfinished,
     /// Regions that were used while their firehoses were moving.
-    used_early: FxHashSet<Region>,
+    used_early: FxHashSet<PageRun>,
     /// True once there was any use.
     is_used: bool,
     moved: u64,
@@ -145,7 +146,7 @@ impl RemotePlan {
         now: Time,
     ) {
         self.is_used = true;
-        let region = Region::of_pages(self.page_bytes, it.addr, it.bytes);
+        let region = PageRun::of_pages(self.page_bytes, it.addr, it.bytes);
         self.note_region_key(region, it.stack[FRAMES - 1]);
         let mut stack = it.stack;
         stack[FRAMES - 1] = 0;
@@ -221,7 +222,7 @@ impl RemotePlan {
     }
 
     /// Returns whether firehoses are moving to memory of a peer.
-    fn is_moving(&self, region: Region) -> bool {
+    fn is_moving(&self, region: PageRun) -> bool {
         let id = self.plan.find(region);
         id.is_some_and(|id| self.unfinished.is_moving(id, region))
     }
@@ -239,7 +240,7 @@ impl RemotePlan {
     /// Handles the end of a move of firehoses to a region.
     fn moved_to(
         &mut self,
-        (id, region): (RegionId, Region),
+        (id, region): (RegionId, PageRun),
         attached: Attached,
         registration: &Registration,
         now: Time,
@@ -256,7 +257,7 @@ impl RemotePlan {
         }
     }
 
-    fn attach(&mut self, region: Region, registration: &Registration) -> Attached {
+    fn attach(&mut self, region: PageRun, registration: &Registration) -> Attached {
         let (peer, place) = memory_of(region);
         let Some(key) = self.region_keys.get(&region) else {
             return Attached::No;
@@ -267,7 +268,7 @@ impl RemotePlan {
     }
 
     /// Releases firehoses. Those in use and those moving are released as soon as possible.
-    fn give_back(&mut self, (id, region): (RegionId, Region), registration: &Registration) {
+    fn give_back(&mut self, (id, region): (RegionId, PageRun), registration: &Registration) {
         let (peer, place) = memory_of(region);
         let outcome = registration.detach(peer, place);
         self.given_back += u64::from(outcome != Detached::Nothing);
@@ -276,7 +277,7 @@ impl RemotePlan {
 
     /// Notes the key that holds a region. The plan forgets regions without a report. So the keys of
     /// forgotten regions are dropped when they are as many as those of known ones.
-    fn note_region_key(&mut self, region: Region, key: u64) {
+    fn note_region_key(&mut self, region: PageRun, key: u64) {
         let Self {
             plan, region_keys, ..
         } = self;
@@ -316,7 +317,7 @@ mod tests {
         ] {
             let it = record(&used(peer, addr)).expect("there is room");
             assert!(is_remote(&it));
-            let region = Region::of_pages(4096, it.addr, it.bytes);
+            let region = PageRun::of_pages(4096, it.addr, it.bytes);
             let (found, (start, bytes)) = memory_of(region);
             assert_eq!(found, Rank(peer));
             assert!(start <= addr && addr + 100 <= start + bytes, "{region:?}");
@@ -333,7 +334,7 @@ mod tests {
         for first in [0, 999, 0, 999] {
             let mut it = record(&used(1, first * 4096)).expect("there is room");
             it.bytes = 1000 * 4096;
-            let region = Region::of_pages(4096, it.addr, it.bytes);
+            let region = PageRun::of_pages(4096, it.addr, it.bytes);
             now += 1_000_000_000;
             let begun = Time(now);
             let it = Communication {
@@ -359,7 +360,7 @@ mod tests {
         remote.add_thread();
         for page in 0..100 {
             let it = record(&used(1, page * 4096)).expect("there is room");
-            let region = Region::of_pages(4096, it.addr, it.bytes);
+            let region = PageRun::of_pages(4096, it.addr, it.bytes);
             remote.note_region_key(region, 7);
             // Each is used once, and not expected again.
             let it = Communication { region, ..it };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hydrant_foresight::{Region, Time, plan::RegionId};
+use hydrant_foresight::{PageRun, Time, plan::RegionId};
 
 /// The first pause before a check, in nanoseconds. Each further pause is twice as long, up to the
 /// last.
@@ -23,7 +23,7 @@ pub(super) enum UnfinishedKind {
     /// Another thread registers the memory, under this number.
     Registering(u64),
     /// Firehoses are moving to this memory of a peer.
-    Moving(Region),
+    Moving(PageRun),
     /// The memory was to be evicted and was in use.
     InUse,
 }
@@ -84,7 +84,7 @@ impl AllUnfinished {
     }
 
     /// Returns whether firehoses are moving to this region.
-    pub(super) fn is_moving(&self, id: RegionId, region: Region) -> bool {
+    pub(super) fn is_moving(&self, id: RegionId, region: PageRun) -> bool {
         self.rechecks
             .contains_key(&(id, UnfinishedKind::Moving(region)))
     }
@@ -148,7 +148,7 @@ impl AllUnfinished {
 #[cfg(test)]
 mod tests {
     use hydrant_foresight::{
-        Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome,
+        Communication, CommunicationKind, FRAMES, PageRun, RegistrationOutcome,
         plan::{HelperTask, Plan, PlanConfig, ThreadId},
     };
 
@@ -170,7 +170,7 @@ mod tests {
             outcome: RegistrationOutcome::OnDemand,
             addr,
             bytes,
-            region: Region { addr, bytes },
+            region: PageRun { addr, bytes },
             stack: [1; FRAMES],
         };
         match plan.used(thread, &used, Time(1)) {

@@ -116,12 +116,12 @@ impl OpenPuts {
 }
 
 /// A batch of puts that a thread waits for. It counts as complete when this is dropped.
-struct Batch<'a> {
+struct ContextBatch<'a> {
     context: &'a Context,
     number: u64,
 }
 
-impl Drop for Batch<'_> {
+impl Drop for ContextBatch<'_> {
     fn drop(&mut self) {
         self.context.open.lock().batches.remove(&self.number);
         self.context.transfer.progress.wake_sleepers();
@@ -192,7 +192,7 @@ impl Context {
         drop(open);
         let mut outcome = failed.map_or(Ok(()), Err);
         if !puts.is_empty() {
-            let _batch = Batch {
+            let _batch = ContextBatch {
                 context: self,
                 number,
             };

@@ -10,7 +10,7 @@ use hydrant_conduit::{Rank, Standing};
 use super::LinkControl;
 use crate::{
     message::ControlKind,
-    peers::{Peer, Phase},
+    peers::{OfiPeer, Phase},
     shared::OfiShared,
     socket_address,
     sockets::{self, ListenerState},
@@ -146,7 +146,7 @@ impl LinkControl {
 }
 
 /// Asks whether a peer's process still listens.
-fn listener(shared: &OfiShared, peer: &Peer) -> ListenerState {
+fn listener(shared: &OfiShared, peer: &OfiPeer) -> ListenerState {
     match socket_address::parse(shared.peers.name(peer.rank)) {
         Some(address) => sockets::probe(address, PROBE),
         None => ListenerState::Silent,

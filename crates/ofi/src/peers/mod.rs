@@ -24,7 +24,7 @@ pub(crate) use counts::Counts;
 pub(crate) use link::{Link, PendingSession, Phase, Resumption};
 
 /// The link to one peer, and what threads read of it without its lock.
-pub(crate) struct Peer {
+pub(crate) struct OfiPeer {
     pub(crate) rank: Rank,
     /// Its address in the address vector.
     pub(crate) address: PeerAddress,
@@ -43,7 +43,7 @@ pub(crate) struct Peer {
     pub(crate) was_up: AtomicBool,
 }
 
-impl Peer {
+impl OfiPeer {
     pub(crate) fn note_heard(&self, now: u64) {
         self.heard.store(now, Relaxed);
     }
@@ -61,7 +61,7 @@ impl Peer {
 /// All peers.
 pub(crate) struct OfiPeers {
     /// The peers by rank, each made on first use.
-    list: Box<[OnceLock<Box<Peer>>]>,
+    list: Box<[OnceLock<Box<OfiPeer>>]>,
     /// The address of each rank's endpoint, as the provider writes it.
     names: Box<[Vec<u8>]>,
     pub(crate) standings: Standings,
@@ -102,7 +102,7 @@ impl OfiPeers {
     /// # Errors
     /// [`Error::System`] if the provider does not take its address.
     #[inline]
-    pub(crate) fn get(&self, fabric: &Fabric, rank: Rank) -> Result<&Peer, Error> {
+    pub(crate) fn get(&self, fabric: &Fabric, rank: Rank) -> Result<&OfiPeer, Error> {
         match self.list.get(rank.index()).map(OnceLock::get) {
             Some(Some(peer)) => Ok(peer),
             Some(None) => self.make(fabric, rank),
@@ -111,14 +111,14 @@ impl OfiPeers {
     }
 
     #[cold]
-    fn make(&self, fabric: &Fabric, rank: Rank) -> Result<&Peer, Error> {
+    fn make(&self, fabric: &Fabric, rank: Rank) -> Result<&OfiPeer, Error> {
         // The lock keeps two threads from adding the address twice.
         let _one = self.listed.lock();
         if let Some(peer) = self.list[rank.index()].get() {
             return Ok(peer);
         }
         let address = fabric.insert(&self.names[rank.index()])?;
-        let peer = Peer {
+        let peer = OfiPeer {
             rank,
             address,
             link: Mutex::new(Link::new()),
@@ -134,12 +134,12 @@ impl OfiPeers {
 
     /// Returns a peer if it was made before.
     #[inline]
-    pub(crate) fn known(&self, rank: u32) -> Option<&Peer> {
+    pub(crate) fn known(&self, rank: u32) -> Option<&OfiPeer> {
         Some(&**self.list.get(rank as usize)?.get()?)
     }
 
     /// Returns the peers that were made.
-    pub(crate) fn all_known(&self) -> impl Iterator<Item = &Peer> {
+    pub(crate) fn all_known(&self) -> impl Iterator<Item = &OfiPeer> {
         self.list
             .iter()
             .filter_map(|peer| peer.get().map(Box::as_ref))
@@ -147,7 +147,7 @@ impl OfiPeers {
 
     /// Returns true if a link is being made. A link that another thread uses now is not.
     pub(crate) fn any_down(&self) -> bool {
-        let is_down = |peer: &Peer| {
+        let is_down = |peer: &OfiPeer| {
             let link = peer.link.try_lock();
             link.is_some_and(|link| link.phase == Phase::Down)
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hydrant_foresight::plan::{HelperTask, Plan, PlanConfig, RegionId, Stats, ThreadId};
 use hydrant_foresight::sharing::Sharing;
-use hydrant_foresight::{Communication, Costs, Region, RegistrationOutcome, Time};
+use hydrant_foresight::{Communication, Costs, PageRun, RegistrationOutcome, Time};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -128,7 +128,7 @@ impl RegisteredRegions {
     }
 }
 
-fn key(region: Region) -> (u64, u64) {
+fn key(region: PageRun) -> (u64, u64) {
     (region.addr, region.bytes)
 }
 
@@ -180,7 +180,7 @@ impl<'a> ModelRank<'a> {
             self.next = None;
             return;
         };
-        let region = Region::of_pages(PAGE, current.addr, current.bytes);
+        let region = PageRun::of_pages(PAGE, current.addr, current.bytes);
         if let Some(way) = self.under_way.take() {
             self.nic.in_use = None;
             if let Some(helper) = helper {
@@ -241,7 +241,7 @@ struct ModelHelper {
     told: VecDeque<(u64, Communication)>,
     now: u64,
     /// The work in progress, with its end.
-    under: Option<(RegionId, Region, bool, u64)>,
+    under: Option<(RegionId, PageRun, bool, u64)>,
     /// True if this turn looks at the registration queue.
     looks: bool,
 }
@@ -322,7 +322,7 @@ impl ModelHelper {
     }
 
     fn begin(&mut self, action: HelperTask, nic: &mut RegisteredRegions) {
-        let pages = |region: Region| region.bytes / PAGE;
+        let pages = |region: PageRun| region.bytes / PAGE;
         match action {
             HelperTask::Register { id, region } => {
                 if nic.regions.contains_key(&key(region)) {
@@ -366,7 +366,7 @@ mod tests {
             outcome: RegistrationOutcome::Found,
             addr: (1 << 32) + (at % 3) * (8 << 20),
             bytes: 1 << 20,
-            region: Region::default(),
+            region: PageRun::default(),
             stack: [at % 3; FRAMES],
         };
         (0..3 * rounds).map(use_of).collect()

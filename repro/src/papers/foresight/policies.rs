@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hydrant_foresight::sharing::{HelperHost, Placement, Policy, Sharing};
-use hydrant_foresight::{Communication, Costs, LinearCost, Region};
+use hydrant_foresight::{Communication, Costs, LinearCost, PageRun};
 use hydrant_sim::Profile;
 use hydrant_traces::evaluation::{TraceClock, communications};
 
@@ -230,7 +230,7 @@ fn placements(ranks: &[Vec<Communication>], way: HelperPolicy) -> Vec<Placement>
 /// The bytes that a rank has registered when it posts.
 fn posted(communications: &[Communication]) -> u64 {
     let uses = communications.iter().filter(|it| it.bytes > THRESHOLD);
-    let regions = uses.map(|it| Region::of_pages(PAGE as u64, it.addr, it.bytes));
+    let regions = uses.map(|it| PageRun::of_pages(PAGE as u64, it.addr, it.bytes));
     let mut seen: Vec<(u64, u64)> = (regions.take(POSTED_AFTER))
         .map(|it| (it.addr, it.bytes))
         .collect();

@@ -15,8 +15,8 @@ mod stream;
 use std::collections::HashMap;
 
 use hydrant_foresight::{
-    Communication, Costs, DEFAULT_WINDOW, Region, RegistrationBacklog, Signature, SignatureContext,
-    Time,
+    Communication, Costs, DEFAULT_WINDOW, PageRun, RegistrationBacklog, Signature,
+    SignatureContext, Time,
     predictor::{Forecast, Observation},
 };
 
@@ -61,7 +61,7 @@ impl EvaluationSetting {
             return 0;
         }
         let page = self.page_bytes.max(1);
-        let pages = Region::of_pages(page, it.addr, it.bytes).bytes / page;
+        let pages = PageRun::of_pages(page, it.addr, it.bytes).bytes / page;
         let one_use_ns = self.costs.one_use(pages, 0, 0);
         backlog.add(
             it.begun,

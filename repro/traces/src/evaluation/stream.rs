@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use hydrant_foresight::{
-    Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome, Time,
+    Communication, CommunicationKind, FRAMES, PageRun, RegistrationOutcome, Time,
 };
 
 use crate::trace::{RankTrace, TraceRecord};
@@ -42,7 +42,7 @@ fn communication(record: &TraceRecord, begun: Time) -> Communication {
         outcome: RegistrationOutcome::Found,
         addr: record.addr,
         bytes: record.bytes,
-        region: Region::default(),
+        region: PageRun::default(),
         stack,
     }
 }

@@ -37,7 +37,7 @@ fn event() -> impl Strategy<Value = PlanEvent> {
     let used = (0u32..2, outcome, memory, time(), time(), 0u64..3).prop_map(
         |(thread, outcome, (page, pages), begun, now, site)| {
             let (addr, bytes) = (page.wrapping_mul(PAGE), pages.wrapping_mul(PAGE));
-            let region = Region { addr, bytes };
+            let region = PageRun { addr, bytes };
             let communication = Communication {
                 begun: Time(begun),
                 kind: CommunicationKind(1),

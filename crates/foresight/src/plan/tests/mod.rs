@@ -7,7 +7,7 @@ mod times;
 mod work;
 
 use super::*;
-use crate::communication::{CommunicationKind, FRAMES, Region};
+use crate::communication::{CommunicationKind, FRAMES, PageRun};
 use crate::costs::{Costs, LinearCost};
 use crate::sharing::Sharing;
 
@@ -74,7 +74,7 @@ impl OneThread {
             outcome,
             addr: page * PAGE + 8,
             bytes: pages * PAGE - 8,
-            region: Region {
+            region: PageRun {
                 addr: page * PAGE,
                 bytes: pages * PAGE,
             },
@@ -144,8 +144,8 @@ fn values_out_of_range_are_refused() {
     );
 }
 
-fn pages(first: u64, count: u64) -> Region {
-    Region {
+fn pages(first: u64, count: u64) -> PageRun {
+    PageRun {
         addr: first * PAGE,
         bytes: count * PAGE,
     }

@@ -94,7 +94,7 @@ fn regions_without_a_forecast_are_forgotten() {
     for page in [7, 8, 9] {
         one.used_and_gone(page, page, 1000 * page, RegistrationOutcome::OnDemand);
     }
-    let page = |page| Region {
+    let page = |page| PageRun {
         addr: page * PAGE,
         bytes: PAGE,
     };

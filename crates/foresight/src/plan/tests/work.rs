@@ -33,7 +33,7 @@ fn steps_with(config: PlanConfig, regions: u64, pages: u64, apart: u64) -> u64 {
                 }
             }
             let (site, page) = (number + 1, 7 + number * apart);
-            let memory = Region {
+            let memory = PageRun {
                 addr: page * PAGE,
                 bytes: pages * PAGE,
             };
@@ -132,7 +132,7 @@ fn a_bounded_number_of_overlapping_neighbours_is_visited() {
 #[test]
 fn regions_in_use_are_found_without_visiting_others() {
     let mut one = OneThread::new(CONFIG);
-    let place = |page: u64| Region {
+    let place = |page: u64| PageRun {
         addr: page * PAGE,
         bytes: PAGE,
     };
