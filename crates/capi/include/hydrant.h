@@ -30,6 +30,12 @@
 #define HYDRANT_VERSION_MINOR 1
 #define HYDRANT_VERSION_PATCH 0
 
+#ifdef __GNUC__
+#define HYDRANT_NORETURN_ __attribute__((noreturn))
+#else
+#define HYDRANT_NORETURN_
+#endif
+
 
 /**
  * The call succeeded.
@@ -39,265 +45,265 @@
 /**
  * A pointer that must not be null is null.
  */
-#define HYDRANT_ERROR_NULL -1
+#define HYDRANT_ERROR_NULL (-1)
 
 /**
  * A handle is not one of this kind: it was freed, its job is over, or the library did not make it.
  */
-#define HYDRANT_ERROR_HANDLE -2
+#define HYDRANT_ERROR_HANDLE (-2)
 
 /**
  * An argument has none of the values that it may have, such as an unknown type or operation.
  */
-#define HYDRANT_ERROR_ARGUMENT -3
+#define HYDRANT_ERROR_ARGUMENT (-3)
 
 /**
  * A bug of the library was caught at its edge. Please report it.
  */
-#define HYDRANT_ERROR_PANIC -4
+#define HYDRANT_ERROR_PANIC (-4)
 
 /**
  * The time of a wait is over.
  */
-#define HYDRANT_ERROR_TIMEOUT -5
+#define HYDRANT_ERROR_TIMEOUT (-5)
 
 /**
  * There is no such rank in the job or in the team.
  */
-#define HYDRANT_ERROR_RANK -6
+#define HYDRANT_ERROR_RANK (-6)
 
 /**
  * Bytes lie outside the memory or the buffer.
  */
-#define HYDRANT_ERROR_BOUNDS -7
+#define HYDRANT_ERROR_BOUNDS (-7)
 
 /**
  * An address or an offset is not aligned as its type needs.
  */
-#define HYDRANT_ERROR_ALIGNMENT -8
+#define HYDRANT_ERROR_ALIGNMENT (-8)
 
 /**
  * Memory that must be apart shares bytes.
  */
-#define HYDRANT_ERROR_OVERLAP -9
+#define HYDRANT_ERROR_OVERLAP (-9)
 
 /**
  * A size is larger than any memory.
  */
-#define HYDRANT_ERROR_OVERFLOW -10
+#define HYDRANT_ERROR_OVERFLOW (-10)
 
 /**
  * Two lengths differ that must be equal.
  */
-#define HYDRANT_ERROR_LENGTH -11
+#define HYDRANT_ERROR_LENGTH (-11)
 
 /**
  * A message is longer than the limit, or than the room for it.
  */
-#define HYDRANT_ERROR_TOO_LONG -12
+#define HYDRANT_ERROR_TOO_LONG (-12)
 
 /**
  * The tag is reserved.
  */
-#define HYDRANT_ERROR_TAG -13
+#define HYDRANT_ERROR_TAG (-13)
 
 /**
  * There is no such handler, it failed, or there is no room for another.
  */
-#define HYDRANT_ERROR_HANDLER -14
+#define HYDRANT_ERROR_HANDLER (-14)
 
 /**
  * A handler may reply once, and only to a request.
  */
-#define HYDRANT_ERROR_REPLY -15
+#define HYDRANT_ERROR_REPLY (-15)
 
 /**
  * A handler called a function that waits.
  */
-#define HYDRANT_ERROR_IN_HANDLER -16
+#define HYDRANT_ERROR_IN_HANDLER (-16)
 
 /**
  * Handlers sent more than their peers have room for.
  */
-#define HYDRANT_ERROR_BACKLOG -17
+#define HYDRANT_ERROR_BACKLOG (-17)
 
 /**
  * The ranks called a collective with different arguments.
  */
-#define HYDRANT_ERROR_MISMATCH -18
+#define HYDRANT_ERROR_MISMATCH (-18)
 
 /**
  * A call came out of turn, as a second collective of a team in another thread.
  */
-#define HYDRANT_ERROR_TURN -19
+#define HYDRANT_ERROR_TURN (-19)
 
 /**
  * Elements of this type have no such operation.
  */
-#define HYDRANT_ERROR_OPERATION -20
+#define HYDRANT_ERROR_OPERATION (-20)
 
 /**
  * The symmetric memory was freed.
  */
-#define HYDRANT_ERROR_FREED -21
+#define HYDRANT_ERROR_FREED (-21)
 
 /**
  * The owner took its exposed memory back.
  */
-#define HYDRANT_ERROR_REVOKED -22
+#define HYDRANT_ERROR_REVOKED (-22)
 
 /**
  * A pointer for peers names nothing: no job of this process made it, or it does not fit.
  */
-#define HYDRANT_ERROR_POINTER -23
+#define HYDRANT_ERROR_POINTER (-23)
 
 /**
  * Memory that was named by its address is not mapped, or does not permit the access.
  */
-#define HYDRANT_ERROR_ADDRESS -24
+#define HYDRANT_ERROR_ADDRESS (-24)
 
 /**
  * A rank does not let peers name its memory by address.
  */
-#define HYDRANT_ERROR_REFUSED -25
+#define HYDRANT_ERROR_REFUSED (-25)
 
 /**
  * The job is over.
  */
-#define HYDRANT_ERROR_JOB_OVER -26
+#define HYDRANT_ERROR_JOB_OVER (-26)
 
 /**
  * This process was forked from a rank, and takes no part in the job.
  */
-#define HYDRANT_ERROR_FORKED -27
+#define HYDRANT_ERROR_FORKED (-27)
 
 /**
  * A rank died or cannot be reached.
  */
-#define HYDRANT_ERROR_PEER_LOST -28
+#define HYDRANT_ERROR_PEER_LOST (-28)
 
 /**
  * A rank came to the end of the job, so that the awaited event cannot happen any more.
  */
-#define HYDRANT_ERROR_PEER_ENDED -29
+#define HYDRANT_ERROR_PEER_ENDED (-29)
 
 /**
  * All other ranks came to the end of the job, so that the awaited event cannot happen any more.
  */
-#define HYDRANT_ERROR_OTHERS_ENDED -30
+#define HYDRANT_ERROR_OTHERS_ENDED (-30)
 
 /**
  * This rank takes no part in the job any more, because it aborted or broke a rule.
  */
-#define HYDRANT_ERROR_EXPELLED -31
+#define HYDRANT_ERROR_EXPELLED (-31)
 
 /**
  * There is not enough memory.
  */
-#define HYDRANT_ERROR_MEMORY -32
+#define HYDRANT_ERROR_MEMORY (-32)
 
 /**
  * Memory could not be registered with the network.
  */
-#define HYDRANT_ERROR_REGISTRATION -33
+#define HYDRANT_ERROR_REGISTRATION (-33)
 
 /**
  * A lock is held that must not be, or is not held that must be.
  */
-#define HYDRANT_ERROR_LOCK -34
+#define HYDRANT_ERROR_LOCK (-34)
 
 /**
  * An atomic operation was done once, and its result was lost with the connection.
  */
-#define HYDRANT_ERROR_RESULT_LOST -35
+#define HYDRANT_ERROR_RESULT_LOST (-35)
 
 /**
  * A HYDRANT_* variable has an invalid value.
  */
-#define HYDRANT_ERROR_SETTING -36
+#define HYDRANT_ERROR_SETTING (-36)
 
 /**
  * The job could not be joined.
  */
-#define HYDRANT_ERROR_LAUNCH -37
+#define HYDRANT_ERROR_LAUNCH (-37)
 
 /**
  * The network failed.
  */
-#define HYDRANT_ERROR_NETWORK -38
+#define HYDRANT_ERROR_NETWORK (-38)
 
 /**
  * Any other failure; hydrant_last_error tells it.
  */
-#define HYDRANT_ERROR_OTHER -39
+#define HYDRANT_ERROR_OTHER (-39)
 
 /**
- * uint8_t
+ * Elements of type uint8_t.
  */
 #define HYDRANT_U8 1
 
 /**
- * int8_t
+ * Elements of type int8_t.
  */
 #define HYDRANT_I8 2
 
 /**
- * uint16_t
+ * Elements of type uint16_t.
  */
 #define HYDRANT_U16 3
 
 /**
- * int16_t
+ * Elements of type int16_t.
  */
 #define HYDRANT_I16 4
 
 /**
- * uint32_t
+ * Elements of type uint32_t.
  */
 #define HYDRANT_U32 5
 
 /**
- * int32_t
+ * Elements of type int32_t.
  */
 #define HYDRANT_I32 6
 
 /**
- * uint64_t
+ * Elements of type uint64_t.
  */
 #define HYDRANT_U64 7
 
 /**
- * int64_t
+ * Elements of type int64_t.
  */
 #define HYDRANT_I64 8
 
 /**
- * float
+ * Elements of type float.
  */
 #define HYDRANT_F32 9
 
 /**
- * double
+ * Elements of type double.
  */
 #define HYDRANT_F64 10
 
 /**
- * A 16-bit float of IEEE 754.
+ * Elements of 16-bit floats of IEEE 754.
  */
 #define HYDRANT_F16 11
 
 /**
- * A bfloat16.
+ * Elements of type bfloat16.
  */
 #define HYDRANT_BF16 12
 
 /**
- * float _Complex: two float, the real part first.
+ * Elements of type float _Complex: two floats, the real part first.
  */
 #define HYDRANT_C32 13
 
 /**
- * double _Complex: two double, the real part first.
+ * Elements of type double _Complex: two doubles, the real part first.
  */
 #define HYDRANT_C64 14
 
@@ -427,7 +433,7 @@
 #define HYDRANT_HUGE_PAGES_REQUIRE 2
 
 /**
- * No rank; as a source, any rank.
+ * Any rank, as the source of a receive or a probe.
  */
 #define HYDRANT_ANY_SOURCE 4294967295
 
@@ -499,7 +505,7 @@ typedef struct hydrant_team hydrant_team;
 /**
  * The capabilities of the network of a job. Later versions may add fields at the end.
  */
-typedef struct hydrant_capabilities {
+typedef struct {
   /**
    * The name of the network, as in HYDRANT_CONDUIT. It ends with a zero byte.
    */
@@ -545,7 +551,7 @@ typedef struct hydrant_capabilities {
 /**
  * Options of an allocation. Zeros are the default.
  */
-typedef struct hydrant_alloc_options {
+typedef struct {
   /**
    * The alignment of the first byte in bytes: a power of two, or 0 for that of a page.
    */
@@ -564,7 +570,7 @@ typedef struct hydrant_alloc_options {
  * Names a byte in the memory of some rank, in symmetric or in exposed memory. It has the same meaning on every
  * rank of the job, and may be copied, put and sent as plain bytes. It is checked when it is used.
  */
-typedef struct hydrant_pointer {
+typedef struct {
   /**
    * The content, which has no meaning for programs.
    */
@@ -574,7 +580,7 @@ typedef struct hydrant_pointer {
 /**
  * One level of repetition of a section.
  */
-typedef struct hydrant_level {
+typedef struct {
   /**
    * The number of repetitions.
    */
@@ -589,7 +595,7 @@ typedef struct hydrant_level {
  * Bytes of memory, in order: a run of neighbours, repeated by levels. Each level repeats all within it, so that
  * the levels of a section of an array begin with the innermost axis but one.
  */
-typedef struct hydrant_section {
+typedef struct {
   /**
    * The first byte, counted from the start of the memory.
    */
@@ -601,7 +607,7 @@ typedef struct hydrant_section {
   /**
    * The levels, innermost first. It may be null if there are none.
    */
-  const struct hydrant_level *levels;
+  const hydrant_level *levels;
   /**
    * The number of levels: at most HYDRANT_MOST_LEVELS.
    */
@@ -609,27 +615,27 @@ typedef struct hydrant_section {
 } hydrant_section;
 
 /**
- * How a signal word changes: one of the constants below.
+ * The change of a signal word: HYDRANT_SIGNAL_SET or HYDRANT_SIGNAL_ADD.
  */
 typedef int hydrant_signal_op;
 
 /**
- * How a wait compares a word with a value: one of the constants below.
+ * The comparison of a word with a value: one of HYDRANT_EQ to HYDRANT_GE.
  */
 typedef int hydrant_compare;
 
 /**
- * What an atomic operation does: one of the constants below.
+ * The effect of an atomic operation: one of HYDRANT_ATOMIC_LOAD to HYDRANT_ATOMIC_XOR.
  */
 typedef int hydrant_atomic_op;
 
 /**
- * The type of the elements of a reduction, an accumulate or an atomic operation: one of the constants below.
+ * The type of the elements of a reduction, an accumulate or an atomic operation: one of HYDRANT_U8 to HYDRANT_C64.
  */
 typedef int hydrant_type;
 
 /**
- * How a reduction makes one element of two: one of the constants below.
+ * The way in which a reduction makes one element of two: one of HYDRANT_SUM to HYDRANT_XOR.
  */
 typedef int hydrant_op;
 
@@ -645,7 +651,7 @@ typedef void (*hydrant_combine_fn)(void *user, void *into, const void *with);
  * no exception or longjmp may leave it.
  */
 typedef void (*hydrant_handler_fn)(void *user,
-                                   struct hydrant_message *message,
+                                   hydrant_message *message,
                                    const uint64_t *arguments,
                                    size_t argument_count,
                                    const void *payload,
@@ -654,7 +660,7 @@ typedef void (*hydrant_handler_fn)(void *user,
 /**
  * The message that a receive took.
  */
-typedef struct hydrant_status {
+typedef struct {
   /**
    * The tag of the message.
    */
@@ -672,7 +678,7 @@ typedef struct hydrant_status {
 /**
  * A counter: the number of events at this rank so far, or an amount.
  */
-typedef struct hydrant_counter {
+typedef struct {
   /**
    * The name, which is never freed.
    */
@@ -717,7 +723,7 @@ const char *hydrant_version(void);
  *
  * Errors: HYDRANT_ERROR_SETTING, HYDRANT_ERROR_LAUNCH, HYDRANT_ERROR_NETWORK, HYDRANT_ERROR_FORKED.
  */
-int hydrant_join(struct hydrant_job **job);
+int hydrant_join(hydrant_job **job);
 
 /**
  * Ends the job in good order: completes the operations of this rank, waits until every rank does the same while it
@@ -727,28 +733,28 @@ int hydrant_join(struct hydrant_job **job);
  * join, HYDRANT_ERROR_TURN, HYDRANT_ERROR_IN_HANDLER. The job then goes on. The first error of an operation without a
  * handle is returned after the job has ended.
  */
-int hydrant_finalize(struct hydrant_job *job);
+int hydrant_finalize(hydrant_job *job);
 
 /**
  * Ends the whole job with a status now: tells peers and the launcher, and exits this process. Never returns. Without a
  * job only this process exits.
  */
-void hydrant_abort(struct hydrant_job *job,
-                   int status);
+void hydrant_abort(hydrant_job *job,
+                   int status) HYDRANT_NORETURN_;
 
 /**
  * Stores the rank of this process.
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_rank(const struct hydrant_job *job, uint32_t *rank);
+int hydrant_rank(const hydrant_job *job, uint32_t *rank);
 
 /**
  * Stores the number of ranks.
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_size(const struct hydrant_job *job, uint32_t *size);
+int hydrant_size(const hydrant_job *job, uint32_t *size);
 
 /**
  * Stores the ranks whose memory this rank reaches directly: those of its host, itself included. At most room ranks are
@@ -756,7 +762,7 @@ int hydrant_size(const struct hydrant_job *job, uint32_t *size);
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_host_ranks(const struct hydrant_job *job,
+int hydrant_host_ranks(const hydrant_job *job,
                        uint32_t *ranks,
                        size_t room,
                        size_t *count);
@@ -767,7 +773,7 @@ int hydrant_host_ranks(const struct hydrant_job *job,
  *
  * Errors: HYDRANT_ERROR_PEER_ENDED, HYDRANT_ERROR_PEER_LOST, HYDRANT_ERROR_RANK, HYDRANT_ERROR_JOB_OVER.
  */
-int hydrant_check_present(const struct hydrant_job *job,
+int hydrant_check_present(const hydrant_job *job,
                           uint32_t rank);
 
 /**
@@ -776,7 +782,7 @@ int hydrant_check_present(const struct hydrant_job *job,
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_poll(struct hydrant_job *job,
+int hydrant_poll(hydrant_job *job,
                  size_t *handled);
 
 /**
@@ -784,7 +790,7 @@ int hydrant_poll(struct hydrant_job *job,
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_now(const struct hydrant_job *job, uint64_t *nanoseconds);
+int hydrant_now(const hydrant_job *job, uint64_t *nanoseconds);
 
 /**
  * Stores the capabilities of the network, as many bytes of them as size says: sizeof(hydrant_capabilities) of the
@@ -792,8 +798,8 @@ int hydrant_now(const struct hydrant_job *job, uint64_t *nanoseconds);
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_get_capabilities(const struct hydrant_job *job,
-                             struct hydrant_capabilities *capabilities,
+int hydrant_get_capabilities(const hydrant_job *job,
+                             hydrant_capabilities *capabilities,
                              size_t size);
 
 /**
@@ -802,19 +808,19 @@ int hydrant_get_capabilities(const struct hydrant_job *job,
  * Errors: HYDRANT_ERROR_MISMATCH if ranks ask for different amounts, HYDRANT_ERROR_MEMORY if a rank has not so much,
  * HYDRANT_ERROR_REGISTRATION. Every rank then gets an error, and nothing is allocated.
  */
-int hydrant_alloc(struct hydrant_job *job,
+int hydrant_alloc(hydrant_job *job,
                   size_t bytes,
-                  struct hydrant_memory **memory);
+                  hydrant_memory **memory);
 
 /**
  * As hydrant_alloc, with options. Null stands for the default. Collective.
  *
  * Errors: as hydrant_alloc; HYDRANT_ERROR_ALIGNMENT if the alignment is no power of two, HYDRANT_ERROR_ARGUMENT.
  */
-int hydrant_alloc_with(struct hydrant_job *job,
+int hydrant_alloc_with(hydrant_job *job,
                        size_t bytes,
-                       const struct hydrant_alloc_options *options,
-                       struct hydrant_memory **memory);
+                       const hydrant_alloc_options *options,
+                       hydrant_memory **memory);
 
 /**
  * Frees symmetric memory when every rank has called this. Completes the operations of this rank first. The handle is
@@ -823,7 +829,7 @@ int hydrant_alloc_with(struct hydrant_job *job,
  * Errors: HYDRANT_ERROR_HANDLE if it was freed before, HYDRANT_ERROR_MISMATCH if ranks free different memory,
  * HYDRANT_ERROR_PEER_LOST.
  */
-int hydrant_free(struct hydrant_memory *memory);
+int hydrant_free(hydrant_memory *memory);
 
 /**
  * Commits memory to bytes of this rank's part of an allocation that was reserved. They keep their values. Not
@@ -831,7 +837,7 @@ int hydrant_free(struct hydrant_memory *memory);
  *
  * Errors: HYDRANT_ERROR_MEMORY, HYDRANT_ERROR_BOUNDS, HYDRANT_ERROR_HANDLE.
  */
-int hydrant_commit(struct hydrant_memory *memory,
+int hydrant_commit(hydrant_memory *memory,
                    size_t offset,
                    size_t bytes);
 
@@ -841,7 +847,7 @@ int hydrant_commit(struct hydrant_memory *memory,
  *
  * Errors: HYDRANT_ERROR_RANK, HYDRANT_ERROR_HANDLE.
  */
-int hydrant_address(const struct hydrant_memory *memory,
+int hydrant_address(const hydrant_memory *memory,
                     uint32_t rank,
                     void **address);
 
@@ -850,7 +856,7 @@ int hydrant_address(const struct hydrant_memory *memory,
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_memory_bytes(const struct hydrant_memory *memory, size_t *bytes);
+int hydrant_memory_bytes(const hydrant_memory *memory, size_t *bytes);
 
 /**
  * Begins to register this rank's part with the network, before it is used. Memory that is not registered yet may be
@@ -858,7 +864,7 @@ int hydrant_memory_bytes(const struct hydrant_memory *memory, size_t *bytes);
  *
  * Errors: HYDRANT_ERROR_HANDLE, HYDRANT_ERROR_JOB_OVER.
  */
-int hydrant_register_in_background(struct hydrant_memory *memory);
+int hydrant_register_in_background(hydrant_memory *memory);
 
 /**
  * Lends a buffer of this rank to all ranks, which reach it by pointers of hydrant_exposed_pointer. The buffer must stay
@@ -866,10 +872,10 @@ int hydrant_register_in_background(struct hydrant_memory *memory);
  *
  * Errors: HYDRANT_ERROR_NULL, HYDRANT_ERROR_JOB_OVER, HYDRANT_ERROR_NETWORK if there are too many.
  */
-int hydrant_expose(struct hydrant_job *job,
+int hydrant_expose(hydrant_job *job,
                    void *buffer,
                    size_t bytes,
-                   struct hydrant_exposed **exposed);
+                   hydrant_exposed **exposed);
 
 /**
  * Takes an exposed buffer back. When this returns, no peer touches it any more. Later uses of its pointers are
@@ -877,16 +883,16 @@ int hydrant_expose(struct hydrant_job *job,
  *
  * Errors: HYDRANT_ERROR_HANDLE; HYDRANT_ERROR_IN_HANDLER, and then the buffer stays exposed.
  */
-int hydrant_unexpose(struct hydrant_exposed *exposed);
+int hydrant_unexpose(hydrant_exposed *exposed);
 
 /**
  * Makes a pointer to a byte of an exposed buffer, for peers. One past the end is allowed.
  *
  * Errors: HYDRANT_ERROR_BOUNDS, HYDRANT_ERROR_HANDLE.
  */
-int hydrant_exposed_pointer(const struct hydrant_exposed *exposed,
+int hydrant_exposed_pointer(const hydrant_exposed *exposed,
                             size_t offset,
-                            struct hydrant_pointer *pointer);
+                            hydrant_pointer *pointer);
 
 /**
  * Makes a pointer to a byte of a rank's part of symmetric memory, which any rank of the job may use. One past the end
@@ -894,44 +900,38 @@ int hydrant_exposed_pointer(const struct hydrant_exposed *exposed,
  *
  * Errors: HYDRANT_ERROR_RANK, HYDRANT_ERROR_BOUNDS, HYDRANT_ERROR_HANDLE.
  */
-int hydrant_memory_pointer(const struct hydrant_memory *memory,
+int hydrant_memory_pointer(const hydrant_memory *memory,
                            uint32_t rank,
                            size_t offset,
-                           struct hydrant_pointer *pointer);
+                           hydrant_pointer *pointer);
 
 /**
  * Stores the rank whose memory a pointer leads to. The pointer is not checked.
  *
  * Errors: HYDRANT_ERROR_NULL.
  */
-int hydrant_pointer_rank(const struct hydrant_pointer *pointer, uint32_t *rank);
+int hydrant_pointer_rank(const hydrant_pointer *pointer, uint32_t *rank);
 
 /**
  * Moves a pointer by a number of bytes, forward or back. It is checked when it is used.
  *
  * Errors: HYDRANT_ERROR_NULL.
  */
-int hydrant_pointer_add(const struct hydrant_pointer *pointer,
-                        ptrdiff_t bytes,
-                        struct hydrant_pointer *moved);
+int hydrant_pointer_add(const hydrant_pointer *pointer, ptrdiff_t bytes, hydrant_pointer *moved);
 
 /**
  * Packs a pointer into eight bytes, which one atomic operation publishes.
  *
  * Errors: HYDRANT_ERROR_POINTER if it does not fit or was never made.
  */
-int hydrant_pointer_pack(const struct hydrant_job *job,
-                         const struct hydrant_pointer *pointer,
-                         uint64_t *packed);
+int hydrant_pointer_pack(const hydrant_job *job, const hydrant_pointer *pointer, uint64_t *packed);
 
 /**
  * Unpacks a pointer that a rank of the job has packed.
  *
  * Errors: HYDRANT_ERROR_POINTER for 0 and for bits that no pointer has, HYDRANT_ERROR_RANK.
  */
-int hydrant_pointer_unpack(const struct hydrant_job *job,
-                           uint64_t packed,
-                           struct hydrant_pointer *pointer);
+int hydrant_pointer_unpack(const hydrant_job *job, uint64_t packed, hydrant_pointer *pointer);
 
 /**
  * Puts bytes into the part of a rank, from an offset on. The put is remotely complete on return.
@@ -940,7 +940,7 @@ int hydrant_pointer_unpack(const struct hydrant_job *job,
  * HYDRANT_ERROR_HANDLE, HYDRANT_ERROR_PEER_LOST, HYDRANT_ERROR_JOB_OVER, HYDRANT_ERROR_REGISTRATION,
  * HYDRANT_ERROR_IN_HANDLER if the memory is not mapped here.
  */
-int hydrant_put(struct hydrant_memory *memory,
+int hydrant_put(hydrant_memory *memory,
                 uint32_t rank,
                 size_t offset,
                 const void *source,
@@ -951,7 +951,7 @@ int hydrant_put(struct hydrant_memory *memory,
  *
  * Errors: as hydrant_put.
  */
-int hydrant_get(const struct hydrant_memory *memory,
+int hydrant_get(const hydrant_memory *memory,
                 uint32_t rank,
                 size_t offset,
                 void *target,
@@ -963,12 +963,12 @@ int hydrant_get(const struct hydrant_memory *memory,
  *
  * Errors: as hydrant_put, for errors found at once. hydrant_wait and hydrant_test report the others.
  */
-int hydrant_put_nb(struct hydrant_memory *memory,
+int hydrant_put_nb(hydrant_memory *memory,
                    uint32_t rank,
                    size_t offset,
                    const void *source,
                    size_t bytes,
-                   struct hydrant_operation **operation);
+                   hydrant_operation **operation);
 
 /**
  * Begins to get bytes from the part of a rank. The target must not be used until the operation is complete. A null
@@ -976,12 +976,12 @@ int hydrant_put_nb(struct hydrant_memory *memory,
  *
  * Errors: as hydrant_put_nb.
  */
-int hydrant_get_nb(const struct hydrant_memory *memory,
+int hydrant_get_nb(const hydrant_memory *memory,
                    uint32_t rank,
                    size_t offset,
                    void *target,
                    size_t bytes,
-                   struct hydrant_operation **operation);
+                   hydrant_operation **operation);
 
 /**
  * Begins to put bytes into the part of a rank, without a handle. The source must stay as it is until hydrant_quiet or
@@ -989,7 +989,7 @@ int hydrant_get_nb(const struct hydrant_memory *memory,
  *
  * Errors: as hydrant_put, for errors found at once. hydrant_quiet and hydrant_fence report the others.
  */
-int hydrant_put_nbi(struct hydrant_memory *memory,
+int hydrant_put_nbi(hydrant_memory *memory,
                     uint32_t rank,
                     size_t offset,
                     const void *source,
@@ -1001,7 +1001,7 @@ int hydrant_put_nbi(struct hydrant_memory *memory,
  *
  * Errors: as hydrant_put_nbi.
  */
-int hydrant_get_nbi(const struct hydrant_memory *memory,
+int hydrant_get_nbi(const hydrant_memory *memory,
                     uint32_t rank,
                     size_t offset,
                     void *target,
@@ -1013,8 +1013,8 @@ int hydrant_get_nbi(const struct hydrant_memory *memory,
  * Errors: as hydrant_put; HYDRANT_ERROR_POINTER, HYDRANT_ERROR_REVOKED if the exposed memory was taken back,
  * HYDRANT_ERROR_FREED.
  */
-int hydrant_put_to(struct hydrant_job *job,
-                   const struct hydrant_pointer *to,
+int hydrant_put_to(hydrant_job *job,
+                   const hydrant_pointer *to,
                    const void *source,
                    size_t bytes);
 
@@ -1023,40 +1023,37 @@ int hydrant_put_to(struct hydrant_job *job,
  *
  * Errors: as hydrant_put_to.
  */
-int hydrant_get_from(struct hydrant_job *job,
-                     const struct hydrant_pointer *from,
-                     void *target,
-                     size_t bytes);
+int hydrant_get_from(hydrant_job *job, const hydrant_pointer *from, void *target, size_t bytes);
 
 /**
  * Begins to put bytes to the memory that a pointer leads to. Source and operation are as in hydrant_put_nb.
  *
  * Errors: as hydrant_put_to, for errors found at once.
  */
-int hydrant_put_to_nb(struct hydrant_job *job,
-                      const struct hydrant_pointer *to,
+int hydrant_put_to_nb(hydrant_job *job,
+                      const hydrant_pointer *to,
                       const void *source,
                       size_t bytes,
-                      struct hydrant_operation **operation);
+                      hydrant_operation **operation);
 
 /**
  * Begins to get bytes from the memory that a pointer leads to. Target and operation are as in hydrant_get_nb.
  *
  * Errors: as hydrant_put_to, for errors found at once.
  */
-int hydrant_get_from_nb(struct hydrant_job *job,
-                        const struct hydrant_pointer *from,
+int hydrant_get_from_nb(hydrant_job *job,
+                        const hydrant_pointer *from,
                         void *target,
                         size_t bytes,
-                        struct hydrant_operation **operation);
+                        hydrant_operation **operation);
 
 /**
  * As hydrant_put_to_nb, without a handle, until hydrant_quiet or hydrant_fence has returned.
  *
  * Errors: as hydrant_put_to, for errors found at once.
  */
-int hydrant_put_to_nbi(struct hydrant_job *job,
-                       const struct hydrant_pointer *to,
+int hydrant_put_to_nbi(hydrant_job *job,
+                       const hydrant_pointer *to,
                        const void *source,
                        size_t bytes);
 
@@ -1065,10 +1062,7 @@ int hydrant_put_to_nbi(struct hydrant_job *job,
  *
  * Errors: as hydrant_put_to, for errors found at once.
  */
-int hydrant_get_from_nbi(struct hydrant_job *job,
-                         const struct hydrant_pointer *from,
-                         void *target,
-                         size_t bytes);
+int hydrant_get_from_nbi(hydrant_job *job, const hydrant_pointer *from, void *target, size_t bytes);
 
 /**
  * Polls, and stores in done whether an operation is complete: remotely, if it is a put. If it is, its results are
@@ -1077,7 +1071,7 @@ int hydrant_get_from_nbi(struct hydrant_job *job,
  * Errors: those of the operation, which is then over, and null is stored as the operation. HYDRANT_ERROR_HANDLE,
  * HYDRANT_ERROR_TURN while another thread waits for it.
  */
-int hydrant_test(struct hydrant_operation **operation,
+int hydrant_test(hydrant_operation **operation,
                  bool *done);
 
 /**
@@ -1087,7 +1081,7 @@ int hydrant_test(struct hydrant_operation **operation,
  * Errors: those of the operation, which is then over. HYDRANT_ERROR_HANDLE, HYDRANT_ERROR_IN_HANDLER,
  * HYDRANT_ERROR_TURN while another thread waits for it.
  */
-int hydrant_wait(struct hydrant_operation **operation);
+int hydrant_wait(hydrant_operation **operation);
 
 /**
  * Waits until a put no longer reads its source, which may then be changed. The operation stays. Other operations are
@@ -1095,7 +1089,7 @@ int hydrant_wait(struct hydrant_operation **operation);
  *
  * Errors: HYDRANT_ERROR_HANDLE, HYDRANT_ERROR_IN_HANDLER, HYDRANT_ERROR_TURN while another thread waits for it.
  */
-int hydrant_wait_local(struct hydrant_operation *operation);
+int hydrant_wait_local(hydrant_operation *operation);
 
 /**
  * Waits until all of count operations are complete, as hydrant_wait, and stores null in their places. All are waited
@@ -1103,7 +1097,7 @@ int hydrant_wait_local(struct hydrant_operation *operation);
  *
  * Errors: the first one among the operations.
  */
-int hydrant_wait_all(struct hydrant_operation **operations,
+int hydrant_wait_all(hydrant_operation **operations,
                      size_t count);
 
 /**
@@ -1112,7 +1106,7 @@ int hydrant_wait_all(struct hydrant_operation **operations,
  *
  * Errors: those of the operation, whose index is stored, too; HYDRANT_ERROR_ARGUMENT if count is 0.
  */
-int hydrant_wait_any(struct hydrant_operation **operations,
+int hydrant_wait_any(hydrant_operation **operations,
                      size_t count,
                      size_t *index);
 
@@ -1122,7 +1116,7 @@ int hydrant_wait_any(struct hydrant_operation **operations,
  *
  * Errors: those of the first operation that failed, whose place then is null. The rest may be tested again.
  */
-int hydrant_test_all(struct hydrant_operation **operations,
+int hydrant_test_all(hydrant_operation **operations,
                      size_t count,
                      bool *done);
 
@@ -1132,7 +1126,7 @@ int hydrant_test_all(struct hydrant_operation **operations,
  *
  * Errors: HYDRANT_ERROR_ARGUMENT for a send or a receive, which keeps its handle; HYDRANT_ERROR_HANDLE.
  */
-int hydrant_detach(struct hydrant_operation **operation);
+int hydrant_detach(hydrant_operation **operation);
 
 /**
  * Waits until all puts and gets of this rank so far are remotely complete, and all atomic operations and signals.
@@ -1140,14 +1134,14 @@ int hydrant_detach(struct hydrant_operation **operation);
  * Errors: HYDRANT_ERROR_PEER_LOST if any rank is lost, HYDRANT_ERROR_IN_HANDLER. The first error of an operation without
  * a handle.
  */
-int hydrant_quiet(struct hydrant_job *job);
+int hydrant_quiet(hydrant_job *job);
 
 /**
  * Orders this rank's puts: each peer sees those before the fence no later than those after it.
  *
  * Errors: as hydrant_quiet.
  */
-int hydrant_fence(struct hydrant_job *job);
+int hydrant_fence(hydrant_job *job);
 
 /**
  * Puts the bytes that from names, counted from the source, to the bytes of a rank's part that to names, in order. The
@@ -1156,22 +1150,22 @@ int hydrant_fence(struct hydrant_job *job);
  * Errors: as hydrant_put; HYDRANT_ERROR_LENGTH if the sections differ in their number of bytes, HYDRANT_ERROR_OVERLAP if
  * to names a byte twice, HYDRANT_ERROR_OVERFLOW, HYDRANT_ERROR_ARGUMENT for too many levels. Nothing is put then.
  */
-int hydrant_put_section(struct hydrant_memory *memory,
+int hydrant_put_section(hydrant_memory *memory,
                         uint32_t rank,
-                        const struct hydrant_section *to,
+                        const hydrant_section *to,
                         const void *source,
-                        const struct hydrant_section *from);
+                        const hydrant_section *from);
 
 /**
  * Gets the bytes of a rank's part that from names to the bytes that to names, counted from the target, in order.
  *
  * Errors: as hydrant_put_section.
  */
-int hydrant_get_section(const struct hydrant_memory *memory,
+int hydrant_get_section(const hydrant_memory *memory,
                         uint32_t rank,
-                        const struct hydrant_section *from,
+                        const hydrant_section *from,
                         void *target,
-                        const struct hydrant_section *to);
+                        const hydrant_section *to);
 
 /**
  * As hydrant_put_section, with the remote section counted from a pointer. All bytes from the first to the last of the
@@ -1179,11 +1173,11 @@ int hydrant_get_section(const struct hydrant_memory *memory,
  *
  * Errors: as hydrant_put_section and hydrant_put_to.
  */
-int hydrant_put_section_to(struct hydrant_job *job,
-                           const struct hydrant_pointer *pointer,
-                           const struct hydrant_section *to,
+int hydrant_put_section_to(hydrant_job *job,
+                           const hydrant_pointer *pointer,
+                           const hydrant_section *to,
                            const void *source,
-                           const struct hydrant_section *from);
+                           const hydrant_section *from);
 
 /**
  * As hydrant_get_section, with the remote section counted from a pointer. All bytes from the first to the last of the
@@ -1191,11 +1185,11 @@ int hydrant_put_section_to(struct hydrant_job *job,
  *
  * Errors: as hydrant_put_section and hydrant_put_to.
  */
-int hydrant_get_section_from(struct hydrant_job *job,
-                             const struct hydrant_pointer *pointer,
-                             const struct hydrant_section *from,
+int hydrant_get_section_from(hydrant_job *job,
+                             const hydrant_pointer *pointer,
+                             const hydrant_section *from,
                              void *target,
-                             const struct hydrant_section *to);
+                             const hydrant_section *to);
 
 /**
  * Puts count runs of run bytes each, in order: from offset local[i] of the source to offset remote[i] of a rank's part.
@@ -1203,7 +1197,7 @@ int hydrant_get_section_from(struct hydrant_job *job,
  *
  * Errors: as hydrant_put. Nothing is put if a run leaves the memory.
  */
-int hydrant_put_list(struct hydrant_memory *memory,
+int hydrant_put_list(hydrant_memory *memory,
                      uint32_t rank,
                      size_t run,
                      size_t count,
@@ -1216,7 +1210,7 @@ int hydrant_put_list(struct hydrant_memory *memory,
  *
  * Errors: as hydrant_put_list.
  */
-int hydrant_get_list(const struct hydrant_memory *memory,
+int hydrant_get_list(const hydrant_memory *memory,
                      uint32_t rank,
                      size_t run,
                      size_t count,
@@ -1230,8 +1224,8 @@ int hydrant_get_list(const struct hydrant_memory *memory,
  *
  * Errors: as hydrant_put_list and hydrant_put_to.
  */
-int hydrant_put_list_to(struct hydrant_job *job,
-                        const struct hydrant_pointer *pointer,
+int hydrant_put_list_to(hydrant_job *job,
+                        const hydrant_pointer *pointer,
                         size_t run,
                         size_t count,
                         const size_t *remote,
@@ -1244,8 +1238,8 @@ int hydrant_put_list_to(struct hydrant_job *job,
  *
  * Errors: as hydrant_put_list and hydrant_put_to.
  */
-int hydrant_get_list_from(struct hydrant_job *job,
-                          const struct hydrant_pointer *pointer,
+int hydrant_get_list_from(hydrant_job *job,
+                          const hydrant_pointer *pointer,
                           size_t run,
                           size_t count,
                           const size_t *remote,
@@ -1259,12 +1253,12 @@ int hydrant_get_list_from(struct hydrant_job *job,
  * Errors: as hydrant_put, for the data and for the word; HYDRANT_ERROR_ALIGNMENT, HYDRANT_ERROR_ARGUMENT. Nothing is put
  * if the word is wrong.
  */
-int hydrant_put_signal(struct hydrant_memory *memory,
+int hydrant_put_signal(hydrant_memory *memory,
                        uint32_t rank,
                        size_t offset,
                        const void *source,
                        size_t bytes,
-                       struct hydrant_memory *signals,
+                       hydrant_memory *signals,
                        size_t signal_offset,
                        hydrant_signal_op op,
                        uint64_t value);
@@ -1275,28 +1269,28 @@ int hydrant_put_signal(struct hydrant_memory *memory,
  *
  * Errors: as hydrant_put_signal, for errors found at once.
  */
-int hydrant_put_signal_nb(struct hydrant_memory *memory,
+int hydrant_put_signal_nb(hydrant_memory *memory,
                           uint32_t rank,
                           size_t offset,
                           const void *source,
                           size_t bytes,
-                          struct hydrant_memory *signals,
+                          hydrant_memory *signals,
                           size_t signal_offset,
                           hydrant_signal_op op,
                           uint64_t value,
-                          struct hydrant_operation **operation);
+                          hydrant_operation **operation);
 
 /**
  * As hydrant_put_signal, for a section: see hydrant_put_section.
  *
  * Errors: as hydrant_put_section and hydrant_put_signal.
  */
-int hydrant_put_section_signal(struct hydrant_memory *memory,
+int hydrant_put_section_signal(hydrant_memory *memory,
                                uint32_t rank,
-                               const struct hydrant_section *to,
+                               const hydrant_section *to,
                                const void *source,
-                               const struct hydrant_section *from,
-                               struct hydrant_memory *signals,
+                               const hydrant_section *from,
+                               hydrant_memory *signals,
                                size_t signal_offset,
                                hydrant_signal_op op,
                                uint64_t value);
@@ -1307,11 +1301,11 @@ int hydrant_put_section_signal(struct hydrant_memory *memory,
  *
  * Errors: as hydrant_put_to, for both pointers; HYDRANT_ERROR_ARGUMENT if they lead to different ranks.
  */
-int hydrant_put_signal_to(struct hydrant_job *job,
-                          const struct hydrant_pointer *to,
+int hydrant_put_signal_to(hydrant_job *job,
+                          const hydrant_pointer *to,
                           const void *source,
                           size_t bytes,
-                          const struct hydrant_pointer *word,
+                          const hydrant_pointer *word,
                           hydrant_signal_op op,
                           uint64_t value);
 
@@ -1320,14 +1314,14 @@ int hydrant_put_signal_to(struct hydrant_job *job,
  *
  * Errors: as hydrant_put_signal_to, for errors found at once.
  */
-int hydrant_put_signal_to_nb(struct hydrant_job *job,
-                             const struct hydrant_pointer *to,
+int hydrant_put_signal_to_nb(hydrant_job *job,
+                             const hydrant_pointer *to,
                              const void *source,
                              size_t bytes,
-                             const struct hydrant_pointer *word,
+                             const hydrant_pointer *word,
                              hydrant_signal_op op,
                              uint64_t value,
-                             struct hydrant_operation **operation);
+                             hydrant_operation **operation);
 
 /**
  * Changes a word of 64 bits of a rank. A thread that sees the change also sees all that this thread has put to the rank
@@ -1335,7 +1329,7 @@ int hydrant_put_signal_to_nb(struct hydrant_job *job,
  *
  * Errors: as hydrant_put; HYDRANT_ERROR_ALIGNMENT, HYDRANT_ERROR_ARGUMENT.
  */
-int hydrant_signal(struct hydrant_memory *signals,
+int hydrant_signal(hydrant_memory *signals,
                    uint32_t rank,
                    size_t offset,
                    hydrant_signal_op op,
@@ -1349,7 +1343,7 @@ int hydrant_signal(struct hydrant_memory *signals,
  * HYDRANT_ERROR_IN_HANDLER, HYDRANT_ERROR_PEER_LOST if a rank dies first, HYDRANT_ERROR_OTHERS_ENDED if nobody can change
  * the word any more.
  */
-int hydrant_wait_until(const struct hydrant_memory *signals,
+int hydrant_wait_until(const hydrant_memory *signals,
                        size_t offset,
                        hydrant_compare compare,
                        uint64_t value,
@@ -1362,7 +1356,7 @@ int hydrant_wait_until(const struct hydrant_memory *signals,
  *
  * Errors: as hydrant_wait_until; HYDRANT_ERROR_ARGUMENT if count is 0.
  */
-int hydrant_wait_until_any(const struct hydrant_memory *signals,
+int hydrant_wait_until_any(const hydrant_memory *signals,
                            const size_t *offsets,
                            size_t count,
                            hydrant_compare compare,
@@ -1377,7 +1371,7 @@ int hydrant_wait_until_any(const struct hydrant_memory *signals,
  *
  * Errors: as hydrant_wait_until_any, without a time limit.
  */
-int hydrant_wait_until_all(const struct hydrant_memory *signals,
+int hydrant_wait_until_all(const hydrant_memory *signals,
                            const size_t *offsets,
                            size_t count,
                            hydrant_compare compare,
@@ -1390,7 +1384,7 @@ int hydrant_wait_until_all(const struct hydrant_memory *signals,
  *
  * Errors: as hydrant_wait_until, but HYDRANT_ERROR_TIMEOUT.
  */
-int hydrant_test_until(const struct hydrant_memory *signals,
+int hydrant_test_until(const hydrant_memory *signals,
                        size_t offset,
                        hydrant_compare compare,
                        uint64_t value,
@@ -1403,7 +1397,7 @@ int hydrant_test_until(const struct hydrant_memory *signals,
  *
  * Errors: as hydrant_wait_until_any, but HYDRANT_ERROR_TIMEOUT.
  */
-int hydrant_test_until_any(const struct hydrant_memory *signals,
+int hydrant_test_until_any(const hydrant_memory *signals,
                            const size_t *offsets,
                            size_t count,
                            hydrant_compare compare,
@@ -1421,7 +1415,7 @@ int hydrant_test_until_any(const struct hydrant_memory *signals,
  * Errors: as hydrant_put; HYDRANT_ERROR_ALIGNMENT if the offset is not aligned for the type, HYDRANT_ERROR_ARGUMENT,
  * HYDRANT_ERROR_OPERATION for a bitwise operation on floats, HYDRANT_ERROR_RESULT_LOST.
  */
-int hydrant_atomic(struct hydrant_memory *memory,
+int hydrant_atomic(hydrant_memory *memory,
                    uint32_t rank,
                    size_t offset,
                    hydrant_atomic_op op,
@@ -1436,7 +1430,7 @@ int hydrant_atomic(struct hydrant_memory *memory,
  *
  * Errors: as hydrant_atomic, for errors found at once.
  */
-int hydrant_atomic_nb(struct hydrant_memory *memory,
+int hydrant_atomic_nb(hydrant_memory *memory,
                       uint32_t rank,
                       size_t offset,
                       hydrant_atomic_op op,
@@ -1444,7 +1438,7 @@ int hydrant_atomic_nb(struct hydrant_memory *memory,
                       const void *operand,
                       const void *expected,
                       void *previous,
-                      struct hydrant_operation **operation);
+                      hydrant_operation **operation);
 
 /**
  * Does an atomic operation on the word that a pointer leads to. In symmetric memory it is one of hydrant_atomic. In
@@ -1452,8 +1446,8 @@ int hydrant_atomic_nb(struct hydrant_memory *memory,
  *
  * Errors: as hydrant_atomic and hydrant_put_to.
  */
-int hydrant_atomic_at(struct hydrant_job *job,
-                      const struct hydrant_pointer *word,
+int hydrant_atomic_at(hydrant_job *job,
+                      const hydrant_pointer *word,
                       hydrant_atomic_op op,
                       hydrant_type type,
                       const void *operand,
@@ -1465,14 +1459,14 @@ int hydrant_atomic_at(struct hydrant_job *job,
  *
  * Errors: as hydrant_atomic_at, for errors found at once.
  */
-int hydrant_atomic_at_nb(struct hydrant_job *job,
-                         const struct hydrant_pointer *word,
+int hydrant_atomic_at_nb(hydrant_job *job,
+                         const hydrant_pointer *word,
                          hydrant_atomic_op op,
                          hydrant_type type,
                          const void *operand,
                          const void *expected,
                          void *previous,
-                         struct hydrant_operation **operation);
+                         hydrant_operation **operation);
 
 /**
  * Adds factor times each element of the source to the elements from an offset of a rank's part on. The type is
@@ -1483,7 +1477,7 @@ int hydrant_atomic_at_nb(struct hydrant_job *job,
  *
  * Errors: as hydrant_put; HYDRANT_ERROR_LENGTH if the bytes are no whole elements, HYDRANT_ERROR_ARGUMENT for another type.
  */
-int hydrant_accumulate(struct hydrant_memory *memory,
+int hydrant_accumulate(hydrant_memory *memory,
                        uint32_t rank,
                        size_t offset,
                        hydrant_type type,
@@ -1496,20 +1490,20 @@ int hydrant_accumulate(struct hydrant_memory *memory,
  *
  * Errors: as hydrant_accumulate and hydrant_put_section.
  */
-int hydrant_accumulate_section(struct hydrant_memory *memory,
+int hydrant_accumulate_section(hydrant_memory *memory,
                                uint32_t rank,
-                               const struct hydrant_section *to,
+                               const hydrant_section *to,
                                hydrant_type type,
                                const void *factor,
                                const void *source,
-                               const struct hydrant_section *from);
+                               const hydrant_section *from);
 
 /**
  * As hydrant_accumulate, for a list of runs: see hydrant_put_list.
  *
  * Errors: as hydrant_accumulate and hydrant_put_list.
  */
-int hydrant_accumulate_list(struct hydrant_memory *memory,
+int hydrant_accumulate_list(hydrant_memory *memory,
                             uint32_t rank,
                             size_t run,
                             size_t count,
@@ -1526,7 +1520,7 @@ int hydrant_accumulate_list(struct hydrant_memory *memory,
  * Errors: HYDRANT_ERROR_REFUSED without that setting, HYDRANT_ERROR_RANK, HYDRANT_ERROR_PEER_LOST,
  * HYDRANT_ERROR_ADDRESS if the memory is not mapped or is read-only. Part of it may have been written then.
  */
-int hydrant_put_anywhere(struct hydrant_job *job,
+int hydrant_put_anywhere(hydrant_job *job,
                          uint32_t rank,
                          uint64_t address,
                          const void *source,
@@ -1537,7 +1531,7 @@ int hydrant_put_anywhere(struct hydrant_job *job,
  *
  * Errors: as hydrant_put_anywhere.
  */
-int hydrant_get_anywhere(struct hydrant_job *job,
+int hydrant_get_anywhere(hydrant_job *job,
                          uint32_t rank,
                          uint64_t address,
                          void *target,
@@ -1549,24 +1543,24 @@ int hydrant_get_anywhere(struct hydrant_job *job,
  *
  * Errors: HYDRANT_ERROR_NULL, HYDRANT_ERROR_IN_HANDLER, HYDRANT_ERROR_JOB_OVER.
  */
-int hydrant_lend_anywhere(struct hydrant_job *job,
+int hydrant_lend_anywhere(hydrant_job *job,
                           void *start,
                           size_t bytes,
-                          struct hydrant_loan **loan);
+                          hydrant_loan **loan);
 
 /**
  * Ends a loan. The memory may be unmapped when this has returned.
  *
  * Errors: HYDRANT_ERROR_HANDLE, HYDRANT_ERROR_IN_HANDLER.
  */
-int hydrant_end_loan(struct hydrant_loan *loan);
+int hydrant_end_loan(hydrant_loan *loan);
 
 /**
  * Stores the team of all ranks, whose team ranks are the ranks of the job. It is not freed.
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_world(struct hydrant_job *job, struct hydrant_team **team);
+int hydrant_world(hydrant_job *job, hydrant_team **team);
 
 /**
  * Makes a team of the members that give the same color, numbered by key and, where keys are equal, by their rank in this
@@ -1574,45 +1568,45 @@ int hydrant_world(struct hydrant_job *job, struct hydrant_team **team);
  *
  * Errors: HYDRANT_ERROR_MEMORY at every member if there is no room for another team; as hydrant_barrier.
  */
-int hydrant_team_split(struct hydrant_team *team,
+int hydrant_team_split(hydrant_team *team,
                        uint32_t color,
                        uint32_t key,
-                       struct hydrant_team **part);
+                       hydrant_team **part);
 
 /**
  * Frees this rank's handle of a team. Every member frees its own; not collective. Null is ignored.
  *
  * Errors: HYDRANT_ERROR_HANDLE, HYDRANT_ERROR_ARGUMENT for the team of all ranks.
  */
-int hydrant_team_free(struct hydrant_team *team);
+int hydrant_team_free(hydrant_team *team);
 
 /**
  * Stores this rank's number in the team.
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_team_rank(const struct hydrant_team *team, uint32_t *rank);
+int hydrant_team_rank(const hydrant_team *team, uint32_t *rank);
 
 /**
  * Stores the number of members of the team.
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_team_size(const struct hydrant_team *team, uint32_t *size);
+int hydrant_team_size(const hydrant_team *team, uint32_t *size);
 
 /**
  * Stores the rank in the job of a member.
  *
  * Errors: HYDRANT_ERROR_RANK, HYDRANT_ERROR_HANDLE.
  */
-int hydrant_team_job_rank(const struct hydrant_team *team, uint32_t team_rank, uint32_t *rank);
+int hydrant_team_job_rank(const hydrant_team *team, uint32_t team_rank, uint32_t *rank);
 
 /**
  * Stores the team rank of a rank of the job; HYDRANT_NO_RANK if it is no member.
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_team_rank_of(const struct hydrant_team *team, uint32_t rank, uint32_t *team_rank);
+int hydrant_team_rank_of(const hydrant_team *team, uint32_t rank, uint32_t *team_rank);
 
 /**
  * Stores the ranks in the job of the members, by their rank in the team. At most room ranks are stored, and the number
@@ -1620,7 +1614,7 @@ int hydrant_team_rank_of(const struct hydrant_team *team, uint32_t rank, uint32_
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_team_members(const struct hydrant_team *team,
+int hydrant_team_members(const hydrant_team *team,
                          uint32_t *ranks,
                          size_t room,
                          size_t *count);
@@ -1632,28 +1626,28 @@ int hydrant_team_members(const struct hydrant_team *team,
  * HYDRANT_ERROR_TURN if another thread is in a collective of the team, HYDRANT_ERROR_PEER_LOST,
  * HYDRANT_ERROR_PEER_ENDED, HYDRANT_ERROR_JOB_OVER, HYDRANT_ERROR_IN_HANDLER, HYDRANT_ERROR_HANDLE.
  */
-int hydrant_barrier(struct hydrant_team *team);
+int hydrant_barrier(hydrant_team *team);
 
 /**
  * Notifies the members that this one has come to a barrier. hydrant_barrier_wait waits for them.
  *
  * Errors: as hydrant_barrier; HYDRANT_ERROR_TURN if it was notified before.
  */
-int hydrant_barrier_notify(struct hydrant_team *team);
+int hydrant_barrier_notify(hydrant_team *team);
 
 /**
  * Waits until all members have come to the notified barrier.
  *
  * Errors: as hydrant_barrier; HYDRANT_ERROR_TURN if it was not notified.
  */
-int hydrant_barrier_wait(struct hydrant_team *team);
+int hydrant_barrier_wait(hydrant_team *team);
 
 /**
  * Brings the bytes of the member root to all members.
  *
  * Errors: as hydrant_barrier; HYDRANT_ERROR_RANK.
  */
-int hydrant_broadcast(struct hydrant_team *team, uint32_t root, void *data, size_t bytes);
+int hydrant_broadcast(hydrant_team *team, uint32_t root, void *data, size_t bytes);
 
 /**
  * Gathers bytes of every member at the member root, in the order of members. There all has room for as many bytes of
@@ -1661,7 +1655,7 @@ int hydrant_broadcast(struct hydrant_team *team, uint32_t root, void *data, size
  *
  * Errors: as hydrant_barrier; HYDRANT_ERROR_RANK, HYDRANT_ERROR_OVERLAP.
  */
-int hydrant_gather(struct hydrant_team *team,
+int hydrant_gather(hydrant_team *team,
                    uint32_t root,
                    const void *mine,
                    size_t bytes,
@@ -1673,7 +1667,7 @@ int hydrant_gather(struct hydrant_team *team,
  *
  * Errors: as hydrant_gather; HYDRANT_ERROR_LENGTH if a member sends another number of bytes, HYDRANT_ERROR_OVERFLOW.
  */
-int hydrant_gather_v(struct hydrant_team *team,
+int hydrant_gather_v(hydrant_team *team,
                      uint32_t root,
                      const void *mine,
                      size_t bytes,
@@ -1687,7 +1681,7 @@ int hydrant_gather_v(struct hydrant_team *team,
  *
  * Errors: as hydrant_barrier; HYDRANT_ERROR_OVERLAP.
  */
-int hydrant_all_gather(struct hydrant_team *team,
+int hydrant_all_gather(hydrant_team *team,
                        const void *mine,
                        size_t bytes,
                        void *all);
@@ -1698,7 +1692,7 @@ int hydrant_all_gather(struct hydrant_team *team,
  *
  * Errors: as hydrant_gather_v.
  */
-int hydrant_all_gather_v(struct hydrant_team *team,
+int hydrant_all_gather_v(hydrant_team *team,
                          const void *mine,
                          size_t bytes,
                          void *all,
@@ -1711,7 +1705,7 @@ int hydrant_all_gather_v(struct hydrant_team *team,
  *
  * Errors: as hydrant_gather.
  */
-int hydrant_scatter(struct hydrant_team *team,
+int hydrant_scatter(hydrant_team *team,
                     uint32_t root,
                     const void *all,
                     void *mine,
@@ -1722,7 +1716,7 @@ int hydrant_scatter(struct hydrant_team *team,
  *
  * Errors: as hydrant_gather_v.
  */
-int hydrant_scatter_v(struct hydrant_team *team,
+int hydrant_scatter_v(hydrant_team *team,
                       uint32_t root,
                       const void *all,
                       const size_t *counts,
@@ -1736,7 +1730,7 @@ int hydrant_scatter_v(struct hydrant_team *team,
  *
  * Errors: as hydrant_all_gather.
  */
-int hydrant_all_to_all(struct hydrant_team *team,
+int hydrant_all_to_all(hydrant_team *team,
                        const void *parts,
                        void *into,
                        size_t bytes);
@@ -1747,7 +1741,7 @@ int hydrant_all_to_all(struct hydrant_team *team,
  *
  * Errors: as hydrant_gather_v.
  */
-int hydrant_all_to_all_v(struct hydrant_team *team,
+int hydrant_all_to_all_v(hydrant_team *team,
                          const void *parts,
                          const size_t *part_counts,
                          const size_t *part_displacements,
@@ -1763,7 +1757,7 @@ int hydrant_all_to_all_v(struct hydrant_team *team,
  * Errors: as hydrant_barrier; HYDRANT_ERROR_RANK, HYDRANT_ERROR_OPERATION if the type has no such operation,
  * HYDRANT_ERROR_ARGUMENT, HYDRANT_ERROR_ALIGNMENT, HYDRANT_ERROR_OVERLAP.
  */
-int hydrant_reduce(struct hydrant_team *team,
+int hydrant_reduce(hydrant_team *team,
                    uint32_t root,
                    const void *mine,
                    void *result,
@@ -1777,7 +1771,7 @@ int hydrant_reduce(struct hydrant_team *team,
  *
  * Errors: as hydrant_reduce.
  */
-int hydrant_all_reduce(struct hydrant_team *team,
+int hydrant_all_reduce(hydrant_team *team,
                        const void *mine,
                        void *result,
                        size_t count,
@@ -1790,7 +1784,7 @@ int hydrant_all_reduce(struct hydrant_team *team,
  *
  * Errors: as hydrant_reduce.
  */
-int hydrant_reduce_scatter(struct hydrant_team *team,
+int hydrant_reduce_scatter(hydrant_team *team,
                            const void *data,
                            void *mine,
                            size_t count,
@@ -1802,7 +1796,7 @@ int hydrant_reduce_scatter(struct hydrant_team *team,
  *
  * Errors: as hydrant_reduce.
  */
-int hydrant_scan(struct hydrant_team *team,
+int hydrant_scan(hydrant_team *team,
                  const void *mine,
                  void *result,
                  size_t count,
@@ -1815,7 +1809,7 @@ int hydrant_scan(struct hydrant_team *team,
  *
  * Errors: as hydrant_reduce.
  */
-int hydrant_exclusive_scan(struct hydrant_team *team,
+int hydrant_exclusive_scan(hydrant_team *team,
                            const void *mine,
                            void *result,
                            size_t count,
@@ -1830,7 +1824,7 @@ int hydrant_exclusive_scan(struct hydrant_team *team,
  *
  * Errors: as hydrant_reduce; HYDRANT_ERROR_ARGUMENT for elements of another size.
  */
-int hydrant_all_reduce_with(struct hydrant_team *team,
+int hydrant_all_reduce_with(hydrant_team *team,
                             const void *mine,
                             void *result,
                             size_t count,
@@ -1843,29 +1837,29 @@ int hydrant_all_reduce_with(struct hydrant_team *team,
  *
  * Errors: as hydrant_barrier, for errors found at once.
  */
-int hydrant_barrier_nb(struct hydrant_team *team, struct hydrant_operation **operation);
+int hydrant_barrier_nb(hydrant_team *team, hydrant_operation **operation);
 
 /**
  * Begins to bring the bytes of the member root to all members. They are stored in data at the end.
  *
  * Errors: as hydrant_broadcast, for errors found at once.
  */
-int hydrant_broadcast_nb(struct hydrant_team *team,
+int hydrant_broadcast_nb(hydrant_team *team,
                          uint32_t root,
                          void *data,
                          size_t bytes,
-                         struct hydrant_operation **operation);
+                         hydrant_operation **operation);
 
 /**
  * Begins to gather bytes of every member at all members, as hydrant_all_gather with this member's bytes in mine.
  *
  * Errors: as hydrant_all_gather, for errors found at once.
  */
-int hydrant_all_gather_nb(struct hydrant_team *team,
+int hydrant_all_gather_nb(hydrant_team *team,
                           const void *mine,
                           size_t bytes,
                           void *all,
-                          struct hydrant_operation **operation);
+                          hydrant_operation **operation);
 
 /**
  * Begins to give each member its part of this member's bytes, and to get a part from each, as hydrant_all_to_all with
@@ -1873,11 +1867,11 @@ int hydrant_all_gather_nb(struct hydrant_team *team,
  *
  * Errors: as hydrant_all_to_all, for errors found at once.
  */
-int hydrant_all_to_all_nb(struct hydrant_team *team,
+int hydrant_all_to_all_nb(hydrant_team *team,
                           const void *parts,
                           void *into,
                           size_t bytes,
-                          struct hydrant_operation **operation);
+                          hydrant_operation **operation);
 
 /**
  * Begins to reduce count elements of every member to the member root, as hydrant_reduce with this member's elements in
@@ -1885,14 +1879,14 @@ int hydrant_all_to_all_nb(struct hydrant_team *team,
  *
  * Errors: as hydrant_reduce, for errors found at once.
  */
-int hydrant_reduce_nb(struct hydrant_team *team,
+int hydrant_reduce_nb(hydrant_team *team,
                       uint32_t root,
                       const void *mine,
                       void *result,
                       size_t count,
                       hydrant_type type,
                       hydrant_op op,
-                      struct hydrant_operation **operation);
+                      hydrant_operation **operation);
 
 /**
  * Begins to reduce count elements of every member on all members, as hydrant_all_reduce with this member's elements in
@@ -1900,26 +1894,26 @@ int hydrant_reduce_nb(struct hydrant_team *team,
  *
  * Errors: as hydrant_reduce, for errors found at once.
  */
-int hydrant_all_reduce_nb(struct hydrant_team *team,
+int hydrant_all_reduce_nb(hydrant_team *team,
                           const void *mine,
                           void *result,
                           size_t count,
                           hydrant_type type,
                           hydrant_op op,
-                          struct hydrant_operation **operation);
+                          hydrant_operation **operation);
 
 /**
  * Begins to reduce the elements of the members up to this one, as hydrant_scan with this member's elements in mine.
  *
  * Errors: as hydrant_reduce, for errors found at once.
  */
-int hydrant_scan_nb(struct hydrant_team *team,
+int hydrant_scan_nb(hydrant_team *team,
                     const void *mine,
                     void *result,
                     size_t count,
                     hydrant_type type,
                     hydrant_op op,
-                    struct hydrant_operation **operation);
+                    hydrant_operation **operation);
 
 /**
  * Registers a handler, and stores its number, which is the same on every rank. Every rank registers the same handlers in
@@ -1928,7 +1922,7 @@ int hydrant_scan_nb(struct hydrant_team *team,
  * Errors: HYDRANT_ERROR_HANDLER if there are too many, HYDRANT_ERROR_MISMATCH, HYDRANT_ERROR_PEER_LOST,
  * HYDRANT_ERROR_NULL.
  */
-int hydrant_register_handler(struct hydrant_job *job,
+int hydrant_register_handler(hydrant_job *job,
                              hydrant_handler_fn function,
                              void *user,
                              uint32_t *handler);
@@ -1938,7 +1932,7 @@ int hydrant_register_handler(struct hydrant_job *job,
  *
  * Errors: HYDRANT_ERROR_HANDLE outside the message's handler.
  */
-int hydrant_message_source(const struct hydrant_message *message, uint32_t *rank);
+int hydrant_message_source(const hydrant_message *message, uint32_t *rank);
 
 /**
  * Replies to a request: runs a handler on its sender. The arguments and the payload are copied before this returns. For
@@ -1947,7 +1941,7 @@ int hydrant_message_source(const struct hydrant_message *message, uint32_t *rank
  * Errors: HYDRANT_ERROR_REPLY after a reply or in the handler of one, HYDRANT_ERROR_HANDLER, HYDRANT_ERROR_TOO_LONG,
  * HYDRANT_ERROR_HANDLE outside the message's handler.
  */
-int hydrant_reply(struct hydrant_message *message,
+int hydrant_reply(hydrant_message *message,
                   uint32_t handler,
                   const uint64_t *arguments,
                   size_t argument_count,
@@ -1961,7 +1955,7 @@ int hydrant_reply(struct hydrant_message *message,
  * Errors: HYDRANT_ERROR_RANK, HYDRANT_ERROR_HANDLER, HYDRANT_ERROR_TOO_LONG, HYDRANT_ERROR_PEER_LOST,
  * HYDRANT_ERROR_JOB_OVER; in a handler HYDRANT_ERROR_BACKLOG.
  */
-int hydrant_request(struct hydrant_job *job,
+int hydrant_request(hydrant_job *job,
                     uint32_t rank,
                     uint32_t handler,
                     const uint64_t *arguments,
@@ -1975,7 +1969,7 @@ int hydrant_request(struct hydrant_job *job,
  *
  * Errors: as hydrant_request and hydrant_put.
  */
-int hydrant_request_long(struct hydrant_memory *memory,
+int hydrant_request_long(hydrant_memory *memory,
                          uint32_t rank,
                          uint32_t handler,
                          const uint64_t *arguments,
@@ -1991,7 +1985,7 @@ int hydrant_request_long(struct hydrant_memory *memory,
  * Errors: the first failure that a rank has reported since the last call, such as HYDRANT_ERROR_HANDLER;
  * HYDRANT_ERROR_PEER_LOST, HYDRANT_ERROR_IN_HANDLER.
  */
-int hydrant_request_quiet(struct hydrant_job *job);
+int hydrant_request_quiet(hydrant_job *job);
 
 /**
  * Sends bytes to a rank under a tag: a number up to max_tag of hydrant_capabilities. On return the data may be used
@@ -2001,7 +1995,7 @@ int hydrant_request_quiet(struct hydrant_job *job);
  * Errors: HYDRANT_ERROR_RANK, HYDRANT_ERROR_TAG, HYDRANT_ERROR_PEER_LOST, HYDRANT_ERROR_PEER_ENDED,
  * HYDRANT_ERROR_JOB_OVER, HYDRANT_ERROR_IN_HANDLER.
  */
-int hydrant_send(struct hydrant_job *job,
+int hydrant_send(hydrant_job *job,
                  uint32_t rank,
                  uint64_t tag,
                  const void *data,
@@ -2015,19 +2009,19 @@ int hydrant_send(struct hydrant_job *job,
  * Errors: as hydrant_send; HYDRANT_ERROR_TOO_LONG for a longer message, which stays for the next receive that fits,
  * HYDRANT_ERROR_OTHERS_ENDED.
  */
-int hydrant_receive(struct hydrant_job *job,
+int hydrant_receive(hydrant_job *job,
                     uint32_t source,
                     uint64_t tag,
                     void *buffer,
                     size_t bytes,
-                    struct hydrant_status *status);
+                    hydrant_status *status);
 
 /**
  * Sends one message and receives another. Neither waits for the other.
  *
  * Errors: as hydrant_send and hydrant_receive.
  */
-int hydrant_send_receive(struct hydrant_job *job,
+int hydrant_send_receive(hydrant_job *job,
                          uint32_t rank,
                          uint64_t tag,
                          const void *data,
@@ -2036,7 +2030,7 @@ int hydrant_send_receive(struct hydrant_job *job,
                          uint64_t receive_tag,
                          void *buffer,
                          size_t room,
-                         struct hydrant_status *status);
+                         hydrant_status *status);
 
 /**
  * Begins to send bytes to a rank under a tag. The data must stay as it is until the operation is complete, which does
@@ -2044,12 +2038,12 @@ int hydrant_send_receive(struct hydrant_job *job,
  *
  * Errors: as hydrant_send, for errors found at once.
  */
-int hydrant_send_nb(struct hydrant_job *job,
+int hydrant_send_nb(hydrant_job *job,
                     uint32_t rank,
                     uint64_t tag,
                     const void *data,
                     size_t bytes,
-                    struct hydrant_operation **operation);
+                    hydrant_operation **operation);
 
 /**
  * Begins to receive the first message that fits into a buffer, as hydrant_receive. The buffer must not be used until the
@@ -2057,41 +2051,41 @@ int hydrant_send_nb(struct hydrant_job *job,
  *
  * Errors: as hydrant_receive, for errors found at once.
  */
-int hydrant_receive_nb(struct hydrant_job *job,
+int hydrant_receive_nb(hydrant_job *job,
                        uint32_t source,
                        uint64_t tag,
                        void *buffer,
                        size_t bytes,
-                       struct hydrant_status *status,
-                       struct hydrant_operation **operation);
+                       hydrant_status *status,
+                       hydrant_operation **operation);
 
 /**
  * Waits for a message that fits, and stores its status. The message stays. Another thread may receive it first.
  *
  * Errors: as hydrant_receive.
  */
-int hydrant_probe(struct hydrant_job *job,
+int hydrant_probe(hydrant_job *job,
                   uint32_t source,
                   uint64_t tag,
-                  struct hydrant_status *status);
+                  hydrant_status *status);
 
 /**
  * Stores in found whether a message that fits has arrived, and if so its status. It does not wait.
  *
  * Errors: as hydrant_receive.
  */
-int hydrant_try_probe(struct hydrant_job *job,
+int hydrant_try_probe(hydrant_job *job,
                       uint32_t source,
                       uint64_t tag,
                       bool *found,
-                      struct hydrant_status *status);
+                      hydrant_status *status);
 
 /**
  * Makes locks: count of them at this rank, which may differ between ranks. Collective.
  *
  * Errors: as hydrant_alloc.
  */
-int hydrant_locks_make(struct hydrant_job *job, size_t count, struct hydrant_locks **locks);
+int hydrant_locks_make(hydrant_job *job, size_t count, hydrant_locks **locks);
 
 /**
  * Frees locks. Collective.
@@ -2099,7 +2093,7 @@ int hydrant_locks_make(struct hydrant_job *job, size_t count, struct hydrant_loc
  * Errors: HYDRANT_ERROR_LOCK at every rank if one of the locks is held or waited for, and then they stay;
  * HYDRANT_ERROR_HANDLE, as hydrant_free.
  */
-int hydrant_locks_free(struct hydrant_locks *locks);
+int hydrant_locks_free(hydrant_locks *locks);
 
 /**
  * Locks the lock with a number of a rank, and waits while others have it. Ranks get it in the order in which they came.
@@ -2108,7 +2102,7 @@ int hydrant_locks_free(struct hydrant_locks *locks);
  * HYDRANT_ERROR_IN_HANDLER, HYDRANT_ERROR_HANDLE. HYDRANT_ERROR_PEER_LOST and HYDRANT_ERROR_PEER_ENDED if its holder is
  * gone: then it can no longer be locked.
  */
-int hydrant_lock(struct hydrant_locks *locks,
+int hydrant_lock(hydrant_locks *locks,
                  uint32_t rank,
                  size_t number);
 
@@ -2117,7 +2111,7 @@ int hydrant_lock(struct hydrant_locks *locks,
  *
  * Errors: HYDRANT_ERROR_LOCK if this rank does not hold it; as hydrant_lock.
  */
-int hydrant_unlock(struct hydrant_locks *locks, uint32_t rank, size_t number);
+int hydrant_unlock(hydrant_locks *locks, uint32_t rank, size_t number);
 
 /**
  * Stores a snapshot of the counters of this rank: puts, gets, their bytes, hits and misses of registered memory, and so
@@ -2126,8 +2120,8 @@ int hydrant_unlock(struct hydrant_locks *locks, uint32_t rank, size_t number);
  *
  * Errors: HYDRANT_ERROR_HANDLE.
  */
-int hydrant_counters(const struct hydrant_job *job,
-                     struct hydrant_counter *counters,
+int hydrant_counters(const hydrant_job *job,
+                     hydrant_counter *counters,
                      size_t room,
                      size_t *count);
 

@@ -6,7 +6,7 @@ use hydrant::{Factor, Number, Rank};
 
 use super::{
     objects::with_memory,
-    sections::{end_of, list, section},
+    sections::{end_of, list, local_section, section},
     types::{
         HYDRANT_C32, HYDRANT_C64, HYDRANT_F32, HYDRANT_F64, HYDRANT_I32, HYDRANT_I64, HYDRANT_U32,
         HYDRANT_U64, hydrant_memory, hydrant_section, hydrant_type,
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn hydrant_accumulate_section(
         // SAFETY: 1. and 2. C1 and C2.
         let to = unsafe { section(to, "the remote section")? };
         // SAFETY: 1. and 2. C1 and C2.
-        let from = unsafe { section(from, "the local section")? };
+        let from = unsafe { local_section(from)? };
         let source = base(source, end_of(&from), "the source")?;
         with_memory(memory, |it| {
             let rank = Rank(rank);

@@ -335,7 +335,7 @@ unsafe fn blocks<'a>(
 /// Checks that two buffers share no byte. A null buffer shares none.
 ///
 /// # Errors
-/// HYDRANT_ERROR_OVERLAP.
+/// HYDRANT_ERROR_OVERLAP; HYDRANT_ERROR_OVERFLOW for a buffer that is larger than any memory.
 pub(super) fn apart<A, B>(
     (one, len): (*const A, usize),
     (other, more): (*const B, usize),
@@ -343,6 +343,9 @@ pub(super) fn apart<A, B>(
     let (start, begin) = (one.addr(), other.addr());
     if start == 0 || begin == 0 {
         return Ok(());
+    }
+    if len.max(more) > isize::MAX as usize {
+        return Err(overflow("a buffer"));
     }
     let ahead = begin.wrapping_sub(start);
     if len == 0 || more == 0 || (ahead >= len && ahead.wrapping_neg() >= more) {

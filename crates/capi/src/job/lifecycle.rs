@@ -57,7 +57,7 @@ pub unsafe extern "C" fn hydrant_finalize(job: *mut hydrant_job) -> c_int {
 /// Ends the whole job with a status now: tells peers and the launcher, and exits this process. Never returns. Without a
 /// job only this process exits.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hydrant_abort(job: *mut hydrant_job, status: c_int) {
+pub unsafe extern "C" fn hydrant_abort(job: *mut hydrant_job, status: c_int) -> ! {
     edge("hydrant_abort", || JOBS.get(job)?.job.abort(status));
     process::exit(status)
 }

@@ -30,7 +30,7 @@ pub unsafe extern "C" fn hydrant_put_section(
         // SAFETY: 1. and 2. C1 and C2.
         let to = unsafe { section(to, "the remote section")? };
         // SAFETY: 1. and 2. C1 and C2.
-        let from = unsafe { section(from, "the local section")? };
+        let from = unsafe { local_section(from)? };
         let source = base(source, end_of(&from), "the source")?;
         with_memory(memory, |it| {
             // SAFETY: 1. and 2. C1 and C2, for each run.
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn hydrant_get_section(
         // SAFETY: 1. and 2. C1 and C2.
         let from = unsafe { section(from, "the remote section")? };
         // SAFETY: 1. and 2. C1 and C2.
-        let to = unsafe { section(to, "the local section")? };
+        let to = unsafe { local_section(to)? };
         let target = base(target, end_of(&to), "the target")?.cast_mut();
         with_memory(memory, |it| {
             // SAFETY: 1. and 2. C1 and C2, for each run.
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn hydrant_put_section_to(
         // SAFETY: 1. and 2. C1 and C2.
         let to = unsafe { section(to, "the remote section")? };
         // SAFETY: 1. and 2. C1 and C2.
-        let from = unsafe { section(from, "the local section")? };
+        let from = unsafe { local_section(from)? };
         // SAFETY: 1. and 2. C1 and C2.
         let data: &[u8] = unsafe { input(source.cast(), end_of(&from), "the source")? };
         Ok((JOBS.get(job)?.job).put_section_to(pointer.global(), &to, data, &from)?)
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn hydrant_get_section_from(
         // SAFETY: 1. and 2. C1 and C2.
         let from = unsafe { section(from, "the remote section")? };
         // SAFETY: 1. and 2. C1 and C2.
-        let to = unsafe { section(to, "the local section")? };
+        let to = unsafe { local_section(to)? };
         // SAFETY: 1. and 2. C1 and C2.
         let data: &mut [u8] = unsafe { output(target.cast(), end_of(&to), "the target")? };
         Ok((JOBS.get(job)?.job).get_section_from(pointer.global(), &from, data, &to)?)
@@ -233,11 +233,21 @@ pub(super) unsafe fn section(section: *const hydrant_section, what: &str) -> Res
     Ok(Section::new(it.start, it.run, &levels)?)
 }
 
+/// The section of this process's memory that C describes. If it is empty, it begins at 0, so that it needs no memory.
+///
+/// # Safety
+/// 1. and 2. as [`section`].
+pub(super) unsafe fn local_section(given: *const hydrant_section) -> Result<Section> {
+    // SAFETY: 1. and 2. the caller's conditions 1 and 2.
+    let found = unsafe { section(given, "the local section")? };
+    if found.is_empty() {
+        return Ok(Section::run(0, 0)?);
+    }
+    Ok(found)
+}
+
 /// Returns the bytes of a buffer that ends with a section.
 pub(super) fn end_of(section: &Section) -> usize {
-    if section.is_empty() {
-        return 0;
-    }
     // A section that was made reaches no further than an address.
     section.start() + section.span()
 }

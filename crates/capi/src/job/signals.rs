@@ -10,7 +10,7 @@ use hydrant::{Rank, Symmetric};
 use super::{
     objects::{JOBS, MEMORIES, MemoryObject, with_memory},
     rma::keep_background,
-    sections::{end_of, section},
+    sections::{end_of, local_section, section},
     types::{
         HYDRANT_FOREVER, comparison, hydrant_compare, hydrant_job, hydrant_memory,
         hydrant_operation, hydrant_pointer, hydrant_section, hydrant_signal_op, signal,
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn hydrant_put_section_signal(
         // SAFETY: 1. and 2. C1 and C2.
         let to = unsafe { section(to, "the remote section")? };
         // SAFETY: 1. and 2. C1 and C2.
-        let from = unsafe { section(from, "the local section")? };
+        let from = unsafe { local_section(from)? };
         let source = base(source, end_of(&from), "the source")?;
         let signal = signal(op, value)?;
         let signals = MEMORIES.get(signals)?;

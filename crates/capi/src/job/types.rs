@@ -117,38 +117,38 @@ pub struct hydrant_counter {
     pub value: u64,
 }
 
-/// The type of the elements of a reduction, an accumulate or an atomic operation: one of the constants below.
+/// The type of the elements of a reduction, an accumulate or an atomic operation: one of HYDRANT_U8 to HYDRANT_C64.
 pub type hydrant_type = c_int;
-/// uint8_t
+/// Elements of type uint8_t.
 pub const HYDRANT_U8: c_int = 1;
-/// int8_t
+/// Elements of type int8_t.
 pub const HYDRANT_I8: c_int = 2;
-/// uint16_t
+/// Elements of type uint16_t.
 pub const HYDRANT_U16: c_int = 3;
-/// int16_t
+/// Elements of type int16_t.
 pub const HYDRANT_I16: c_int = 4;
-/// uint32_t
+/// Elements of type uint32_t.
 pub const HYDRANT_U32: c_int = 5;
-/// int32_t
+/// Elements of type int32_t.
 pub const HYDRANT_I32: c_int = 6;
-/// uint64_t
+/// Elements of type uint64_t.
 pub const HYDRANT_U64: c_int = 7;
-/// int64_t
+/// Elements of type int64_t.
 pub const HYDRANT_I64: c_int = 8;
-/// float
+/// Elements of type float.
 pub const HYDRANT_F32: c_int = 9;
-/// double
+/// Elements of type double.
 pub const HYDRANT_F64: c_int = 10;
-/// A 16-bit float of IEEE 754.
+/// Elements of 16-bit floats of IEEE 754.
 pub const HYDRANT_F16: c_int = 11;
-/// A bfloat16.
+/// Elements of type bfloat16.
 pub const HYDRANT_BF16: c_int = 12;
-/// float _Complex: two float, the real part first.
+/// Elements of type float _Complex: two floats, the real part first.
 pub const HYDRANT_C32: c_int = 13;
-/// double _Complex: two double, the real part first.
+/// Elements of type double _Complex: two doubles, the real part first.
 pub const HYDRANT_C64: c_int = 14;
 
-/// How a reduction makes one element of two: one of the constants below.
+/// The way in which a reduction makes one element of two: one of HYDRANT_SUM to HYDRANT_XOR.
 pub type hydrant_op = c_int;
 /// The sum; integers wrap around.
 pub const HYDRANT_SUM: c_int = 1;
@@ -165,7 +165,7 @@ pub const HYDRANT_OR: c_int = 6;
 /// The bitwise exclusive or; integers alone.
 pub const HYDRANT_XOR: c_int = 7;
 
-/// What an atomic operation does: one of the constants below.
+/// The effect of an atomic operation: one of HYDRANT_ATOMIC_LOAD to HYDRANT_ATOMIC_XOR.
 pub type hydrant_atomic_op = c_int;
 /// Gives the value. The operand is ignored.
 pub const HYDRANT_ATOMIC_LOAD: c_int = 1;
@@ -182,14 +182,14 @@ pub const HYDRANT_ATOMIC_OR: c_int = 6;
 /// Takes the bitwise exclusive or with the operand, and gives the previous value. Integers alone.
 pub const HYDRANT_ATOMIC_XOR: c_int = 7;
 
-/// How a signal word changes: one of the constants below.
+/// The change of a signal word: HYDRANT_SIGNAL_SET or HYDRANT_SIGNAL_ADD.
 pub type hydrant_signal_op = c_int;
 /// Sets the word.
 pub const HYDRANT_SIGNAL_SET: c_int = 1;
 /// Adds to the word.
 pub const HYDRANT_SIGNAL_ADD: c_int = 2;
 
-/// How a wait compares a word with a value: one of the constants below.
+/// The comparison of a word with a value: one of HYDRANT_EQ to HYDRANT_GE.
 pub type hydrant_compare = c_int;
 /// The word equals the value.
 pub const HYDRANT_EQ: c_int = 1;
@@ -211,7 +211,7 @@ pub const HYDRANT_HUGE_PAGES_TRY: c_int = 1;
 /// The allocation fails if the system has no huge pages.
 pub const HYDRANT_HUGE_PAGES_REQUIRE: c_int = 2;
 
-/// No rank; as a source, any rank.
+/// Any rank, as the source of a receive or a probe.
 pub const HYDRANT_ANY_SOURCE: u32 = 0xffff_ffff;
 /// Any tag, for receives and probes.
 pub const HYDRANT_ANY_TAG: u64 = 0xffff_ffff_ffff_ffff;
