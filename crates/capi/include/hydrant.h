@@ -12,8 +12,8 @@
  * - Handles are opaque, and no addresses: a handle that was freed is an error, not a crash.
  * - Sizes and offsets are in bytes, and so are the runs and strides of sections. Ranks are counted
  *   from 0. Times are in nanoseconds.
- * - Any number of threads may call any function at once, but for collectives: those of a team are
- *   called by one thread at a time, in the same order at every member.
+ * - Any number of threads may call any function at once. Collectives of a team are called by one
+ *   thread at a time, in the same order at every member.
  * - Memory that a function reads must not be written meanwhile, and memory that it writes must not be
  *   used. An operation with a handle lasts until hydrant_wait() or a hydrant_test() that says so; one
  *   without a handle lasts until hydrant_quiet() or hydrant_fence().
@@ -1037,7 +1037,7 @@ int hydrant_put_to_nb(hydrant_job *job,
                       hydrant_operation **operation);
 
 /**
- * Begins to get bytes from the memory that a pointer leads to. Target and operation are as in hydrant_get_nb.
+ * Begins to get bytes from the memory that a pointer leads to. ResultPlace and operation are as in hydrant_get_nb.
  *
  * Errors: as hydrant_put_to, for errors found at once.
  */

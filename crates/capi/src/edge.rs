@@ -9,7 +9,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use crate::status::{self, Failure, HYDRANT_SUCCESS, Result};
+use crate::status::{self, CallFailure, HYDRANT_SUCCESS, Result};
 
 /// Runs the body of a function of C. Returns its status, and keeps the sentence of an error. No panic passes.
 #[inline(always)]
@@ -22,13 +22,13 @@ pub(crate) fn edge(function: &'static str, body: impl FnOnce() -> Result<()>) ->
 }
 
 #[cold]
-fn fail(function: &'static str, failure: &Failure) -> c_int {
+fn fail(function: &'static str, failure: &CallFailure) -> c_int {
     status::keep(function, failure);
     failure.code()
 }
 
 #[cold]
-fn caught(panic: Box<dyn Any + Send>) -> Failure {
+fn caught(panic: Box<dyn Any + Send>) -> CallFailure {
     let text = match panic.downcast::<String>() {
         Ok(text) => *text,
         Err(panic) => match panic.downcast::<&'static str>() {
@@ -40,7 +40,7 @@ fn caught(panic: Box<dyn Any + Send>) -> Failure {
             }
         },
     };
-    Failure::new(
+    CallFailure::new(
         status::HYDRANT_ERROR_PANIC,
         format!("the library panicked: {text}"),
     )
@@ -48,15 +48,15 @@ fn caught(panic: Box<dyn Any + Send>) -> Failure {
 
 /// An error of an argument.
 #[cold]
-pub(crate) fn argument(text: impl Into<String>) -> Failure {
-    Failure::new(status::HYDRANT_ERROR_ARGUMENT, text)
+pub(crate) fn argument(text: impl Into<String>) -> CallFailure {
+    CallFailure::new(status::HYDRANT_ERROR_ARGUMENT, text)
 }
 
 /// The error of a size that no memory has.
 #[cold]
-pub(crate) fn overflow(what: &str) -> Failure {
+pub(crate) fn overflow(what: &str) -> CallFailure {
     let text = format!("{what} has more bytes than any memory");
-    Failure::new(status::HYDRANT_ERROR_OVERFLOW, text)
+    CallFailure::new(status::HYDRANT_ERROR_OVERFLOW, text)
 }
 
 /// Multiplies a count by a size.
@@ -74,8 +74,8 @@ pub(crate) fn not_null<T>(pointer: *const T, what: &str) -> Result<()> {
 }
 
 #[cold]
-fn null(what: &str) -> Failure {
-    Failure::new(status::HYDRANT_ERROR_NULL, format!("{what} is null"))
+fn null(what: &str) -> CallFailure {
+    CallFailure::new(status::HYDRANT_ERROR_NULL, format!("{what} is null"))
 }
 
 /// Checks that `count` elements at `start` may be a slice. Returns whether there are any.
@@ -93,7 +93,7 @@ fn check<T>(start: *const T, count: usize, what: &str) -> Result<bool> {
             "{what} at {start:p} is not aligned to {} bytes",
             align_of::<T>()
         );
-        return Err(Failure::new(status::HYDRANT_ERROR_ALIGNMENT, text));
+        return Err(CallFailure::new(status::HYDRANT_ERROR_ALIGNMENT, text));
     }
     Ok(true)
 }

@@ -292,14 +292,14 @@ const ALL: [(c_int, &CStr, &CStr); 40] = [
 
 /// A failed call.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CallFailure {
     code: c_int,
     text: String,
 }
 
-pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = CallFailure> = std::result::Result<T, E>;
 
-impl Failure {
+impl CallFailure {
     pub(crate) fn new(code: c_int, text: impl Into<String>) -> Self {
         Self {
             code,
@@ -312,7 +312,7 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CallFailure {
     #[cold]
     fn from(cause: Error) -> Self {
         Self::new(code_of(&cause), cause.to_string())
@@ -382,7 +382,7 @@ thread_local! {
 
 /// Keeps the sentence of an error for this thread.
 #[cold]
-pub(crate) fn keep(function: &str, failure: &Failure) {
+pub(crate) fn keep(function: &str, failure: &CallFailure) {
     let mut text = format!("{function}: {}", failure.text).into_bytes();
     text.retain(|byte| *byte != 0);
     let text = CString::new(text).unwrap_or_default();

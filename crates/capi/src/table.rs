@@ -15,7 +15,7 @@ use std::{
 use parking_lot::RwLock;
 
 use crate::status::{
-    Failure, HYDRANT_ERROR_HANDLE, HYDRANT_ERROR_MEMORY, HYDRANT_ERROR_NULL, Result,
+    CallFailure, HYDRANT_ERROR_HANDLE, HYDRANT_ERROR_MEMORY, HYDRANT_ERROR_NULL, Result,
 };
 
 /// The lowest bits of a handle are 0, as in an aligned pointer.
@@ -41,31 +41,31 @@ const KINDS: [&str; 9] = [
 ];
 
 /// The values of one kind that C has handles of. `H` is the type of the handle in C.
-pub(crate) struct Table<H, T> {
+pub(crate) struct CHandles<H, T> {
     kind: u64,
-    places: RwLock<Places<T>>,
+    places: RwLock<HandleSlots<T>>,
     /// The number of values that were removed. A copy of a value that was found before is out of date if it
     /// has changed.
     removals: AtomicU64,
     _handle: PhantomData<fn(H)>,
 }
 
-struct Places<T> {
-    all: Vec<Place<T>>,
+struct HandleSlots<T> {
+    all: Vec<HandleSlot<T>>,
     free: Vec<usize>,
 }
 
-struct Place<T> {
+struct HandleSlot<T> {
     generation: u32,
     value: Option<Arc<T>>,
 }
 
-impl<H, T> Table<H, T> {
+impl<H, T> CHandles<H, T> {
     /// Makes the table of the kind with this number, which is not 0.
     pub(crate) const fn new(kind: u64) -> Self {
         Self {
             kind,
-            places: RwLock::new(Places {
+            places: RwLock::new(HandleSlots {
                 all: Vec::new(),
                 free: Vec::new(),
             }),
@@ -84,7 +84,7 @@ impl<H, T> Table<H, T> {
         let at = match places.free.pop() {
             Some(at) => at,
             None if places.all.len() >> PLACE_BITS == 0 => {
-                places.all.push(Place {
+                places.all.push(HandleSlot {
                     generation: 0,
                     value: None,
                 });
@@ -92,7 +92,7 @@ impl<H, T> Table<H, T> {
             }
             None => {
                 let text = format!("there are {} handles of {}", places.all.len(), self.name());
-                return Err(Failure::new(HYDRANT_ERROR_MEMORY, text));
+                return Err(CallFailure::new(HYDRANT_ERROR_MEMORY, text));
             }
         };
         let place = &mut places.all[at];
@@ -135,7 +135,7 @@ impl<H, T> Table<H, T> {
     pub(crate) fn remove_all(&self, gone: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let mut places = self.places.write();
         let mut removed = Vec::new();
-        let Places { all, free } = &mut *places;
+        let HandleSlots { all, free } = &mut *places;
         for (at, place) in all.iter_mut().enumerate() {
             if place.value.as_deref().is_some_and(&gone) {
                 removed.extend(place.take());
@@ -157,7 +157,7 @@ impl<H, T> Table<H, T> {
         let bits = handle.addr() as u64;
         if bits == 0 {
             let text = format!("the handle of {} is null", self.name());
-            return Err(Failure::new(HYDRANT_ERROR_NULL, text));
+            return Err(CallFailure::new(HYDRANT_ERROR_NULL, text));
         }
         let above = bits >> ALIGN_BITS;
         let kind = above >> PLACE_BITS & ((1 << KIND_BITS) - 1);
@@ -170,7 +170,7 @@ impl<H, T> Table<H, T> {
                 "a handle of {} is needed, and this one is of {what}",
                 self.name()
             );
-            return Err(Failure::new(HYDRANT_ERROR_HANDLE, text));
+            return Err(CallFailure::new(HYDRANT_ERROR_HANDLE, text));
         }
         let at = above & ((1 << PLACE_BITS) - 1);
         Ok((at as usize, (above >> PLACE_BITS >> KIND_BITS) as u32))
@@ -181,16 +181,16 @@ impl<H, T> Table<H, T> {
     }
 
     #[cold]
-    fn freed(&self) -> Failure {
+    fn freed(&self) -> CallFailure {
         let text = format!(
             "this handle of {} was freed or never made, or its job is over",
             self.name()
         );
-        Failure::new(HYDRANT_ERROR_HANDLE, text)
+        CallFailure::new(HYDRANT_ERROR_HANDLE, text)
     }
 }
 
-impl<T> Place<T> {
+impl<T> HandleSlot<T> {
     /// Takes the value, and makes the handles of the place useless.
     fn take(&mut self) -> Option<Arc<T>> {
         let value = self.value.take()?;
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_freed_handle_is_no_other() -> Result<()> {
-        let table: Table<Here, u32> = Table::new(3);
+        let table: CHandles<Here, u32> = CHandles::new(3);
         let first = table.insert(7)?;
         assert_eq!(*table.get(first)?, 7);
         assert_eq!(first.addr() % 16, 0);
@@ -232,7 +232,8 @@ mod tests {
 
     #[test]
     fn other_pointers_are_no_handles() -> Result<()> {
-        let (table, other): (Table<Here, u32>, Table<Here, u32>) = (Table::new(3), Table::new(4));
+        let (table, other): (CHandles<Here, u32>, CHandles<Here, u32>) =
+            (CHandles::new(3), CHandles::new(4));
         let foreign = other.insert(1)?;
         let own = table.insert(2)?;
         let here = &Here;

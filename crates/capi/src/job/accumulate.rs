@@ -71,7 +71,7 @@ pub unsafe extern "C" fn hydrant_accumulate_section(
         with_memory(memory, |it| {
             let rank = Rank(rank);
             // SAFETY: 1. and 2. C1 and C2, for each run.
-            Ok(unsafe { (it.bytes).accumulate_section_raw(rank, &to, &factor, source, &from)? })
+            Ok(unsafe { (it.bytes).accumulate_section_raw(rank, &to, &factor, source, &from) }?)
         })
     })
 }
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn hydrant_accumulate_list(
         let source = base(source, end, "the source")?;
         with_memory(memory, |it| {
             // SAFETY: 1. and 2. C1 and C2, for each run.
-            Ok(unsafe { (it.bytes).accumulate_vector_raw(Rank(rank), &list, &factor, source)? })
+            Ok(unsafe { (it.bytes).accumulate_vector_raw(Rank(rank), &list, &factor, source) }?)
         })
     })
 }

@@ -27,7 +27,7 @@ pub unsafe extern "C" fn hydrant_put_anywhere(
         // SAFETY: 1. and 2. C1 and C2.
         let data = unsafe { input(source.cast(), bytes, "the source")? };
         // SAFETY: 1. to 3. The programs of C agree on what lies at the address (C2).
-        Ok(unsafe { JOBS.get(job)?.job.put_anywhere(Rank(rank), address, data)? })
+        Ok(unsafe { JOBS.get(job)?.job.put_anywhere(Rank(rank), address, data) }?)
     })
 }
 
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn hydrant_get_anywhere(
         // SAFETY: 1. and 2. C1 and C2.
         let data = unsafe { output(target.cast(), bytes, "the target")? };
         // SAFETY: 1. C accepts any bytes.
-        Ok(unsafe { JOBS.get(job)?.job.get_anywhere(Rank(rank), address, data)? })
+        Ok(unsafe { JOBS.get(job)?.job.get_anywhere(Rank(rank), address, data) }?)
     })
 }
 

@@ -17,11 +17,11 @@ use super::{
         HYDRANT_I32, HYDRANT_I64, HYDRANT_U32, HYDRANT_U64, hydrant_atomic_op, hydrant_job,
         hydrant_memory, hydrant_operation, hydrant_pointer, hydrant_type,
     },
-    work::Target,
+    work::ResultPlace,
 };
 use crate::{
     edge::{argument, edge, given, not_null, room},
-    status::{Failure, HYDRANT_ERROR_OPERATION, Result},
+    status::{CallFailure, HYDRANT_ERROR_OPERATION, Result},
 };
 
 /// Calls the method of an operation: on symmetric memory with a rank and an index, on a pointer's word without. The
@@ -46,7 +46,7 @@ macro_rules! call {
 }
 
 /// A type of words: how it does each operation.
-trait Word: Pod + Send {
+trait AtomicWord: Pod + Send {
     /// Runs `act` with memory as words of this type.
     fn with<R>(it: &MemoryObject, act: impl FnOnce(&Symmetric<Self>) -> R) -> R;
     fn on_memory(
@@ -69,7 +69,7 @@ trait Word: Pod + Send {
 
 macro_rules! word {
     ($type:ty, $bits:ident, |$it:ident| $memory:expr) => {
-        impl Word for $type {
+        impl AtomicWord for $type {
             #[inline]
             fn with<R>($it: &MemoryObject, act: impl FnOnce(&Symmetric<Self>) -> R) -> R {
                 act($memory)
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn hydrant_atomic(
             previous,
         };
         with_memory(memory, |it| {
-            let place = Place::Memory(it, Rank(rank), offset);
+            let place = WordPlace::Memory(it, Rank(rank), offset);
             match r#type {
                 // SAFETY: 1. C1 and C2.
                 HYDRANT_U32 | HYDRANT_I32 => unsafe { asked.run::<u32>(place)? },
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn hydrant_atomic_nb(
             previous,
         };
         with_memory(memory, |it| {
-            let place = Place::Memory(it, Rank(rank), offset);
+            let place = WordPlace::Memory(it, Rank(rank), offset);
             operation.write(match r#type {
                 // SAFETY: 1. C1 and C2.
                 HYDRANT_U32 | HYDRANT_I32 => unsafe { asked.begin::<u32>(place, &it.job)? },
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn hydrant_atomic_at(
         // SAFETY: 1. and 2. C1 and C2.
         let word = *unsafe { given(word, "the pointer")? };
         let job = JOBS.get(job)?;
-        let place = Place::Pointer(&job, word);
+        let place = WordPlace::Pointer(&job, word);
         match r#type {
             // SAFETY: 1. C1 and C2.
             HYDRANT_U32 | HYDRANT_I32 => unsafe { asked.run::<u32>(place)? },
@@ -275,7 +275,7 @@ pub unsafe extern "C" fn hydrant_atomic_at_nb(
         // SAFETY: 1. and 2. C1 and C2.
         let word = *unsafe { given(word, "the pointer")? };
         let job = JOBS.get(job)?;
-        let place = Place::Pointer(&job, word);
+        let place = WordPlace::Pointer(&job, word);
         operation.write(match r#type {
             // SAFETY: 1. C1 and C2.
             HYDRANT_U32 | HYDRANT_I32 => unsafe { asked.begin::<u32>(place, &job)? },
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn hydrant_atomic_at_nb(
     })
 }
 
-/// What C gives to an operation.
+/// The arguments of C.
 #[derive(Clone, Copy)]
 struct Given {
     op: hydrant_atomic_op,
@@ -300,7 +300,7 @@ struct Given {
     previous: *mut c_void,
 }
 
-/// What an operation takes.
+/// The arguments of an operation, by value.
 struct Operands<T> {
     op: hydrant_atomic_op,
     value: T,
@@ -309,7 +309,7 @@ struct Operands<T> {
 
 /// Where the word is.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum WordPlace<'a> {
     Memory(&'a MemoryObject, Rank, usize),
     Pointer(&'a JobObject, hydrant_pointer),
 }
@@ -346,15 +346,15 @@ impl Given {
     /// 1. The operands are null or readable for a `T`, and the place of the previous value is null or writable for one. No
     ///    other code uses them meanwhile.
     #[inline]
-    unsafe fn run<T: Word>(&self, place: Place<'_>) -> Result<()> {
+    unsafe fn run<T: AtomicWord>(&self, place: WordPlace<'_>) -> Result<()> {
         // SAFETY: 1. the caller's condition 1.
         let operands = unsafe { self.operands::<T>()? };
         let old = match place {
-            Place::Memory(it, rank, offset) => T::with(it, |memory| {
+            WordPlace::Memory(it, rank, offset) => T::with(it, |memory| {
                 let index = index_of(memory, it.bytes.len(), offset)?;
                 T::on_memory(memory, (rank, index), operands)
             })?,
-            Place::Pointer(job, at) => T::at_pointer(job, at, operands)?,
+            WordPlace::Pointer(job, at) => T::at_pointer(job, at, operands)?,
         };
         if !self.previous.is_null() {
             // SAFETY: the caller's condition 1.
@@ -367,35 +367,35 @@ impl Given {
     ///
     /// # Safety
     /// 1. As in [`run`](Self::run); the place of the previous value until the operation is over.
-    unsafe fn begin<T: Word>(
+    unsafe fn begin<T: AtomicWord>(
         &self,
-        place: Place<'_>,
+        place: WordPlace<'_>,
         job: &Arc<JobObject>,
     ) -> Result<*mut hydrant_operation> {
         // SAFETY: 1. the caller's condition 1.
         let operands = unsafe { self.operands::<T>()? };
         let begun = match place {
-            Place::Memory(it, rank, offset) => T::with(it, |memory| {
+            WordPlace::Memory(it, rank, offset) => T::with(it, |memory| {
                 let index = index_of(memory, it.bytes.len(), offset)?;
                 T::begin_on_memory(memory, (rank, index), operands)
             })?,
-            Place::Pointer(job, at) => T::begin_at_pointer(job, at, operands)?,
+            WordPlace::Pointer(job, at) => T::begin_at_pointer(job, at, operands)?,
         };
-        let previous = Target(self.previous.cast::<T>());
+        let previous = ResultPlace(self.previous.cast::<T>());
         // SAFETY: 1. C1 and C2, until the operation is over.
         keep_background(job, begun, move |old| unsafe { previous.store(old) })
     }
 }
 
 #[cold]
-fn no_word(number: hydrant_type) -> Failure {
+fn no_word(number: hydrant_type) -> CallFailure {
     argument(format!(
         "{number} is no type of words for atomic operations"
     ))
 }
 
 #[cold]
-fn no_bits() -> Failure {
+fn no_bits() -> CallFailure {
     let text = "floats have no bitwise operations";
-    Failure::new(HYDRANT_ERROR_OPERATION, text)
+    CallFailure::new(HYDRANT_ERROR_OPERATION, text)
 }

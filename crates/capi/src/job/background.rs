@@ -18,7 +18,7 @@ use super::{
     reductions::with_type,
     rma::keep_background,
     types::{hydrant_op, hydrant_operation, hydrant_team, hydrant_type, no_type, reduction},
-    work::Target,
+    work::ResultPlace,
 };
 use crate::{
     edge::{edge, input, lent, room, times},
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn hydrant_reduce_nb(
                 lent(result, size_of_val(data), "the room for the result")?;
             }
             let begun = team.team().reduce_nb(TeamRank(root), data.to_vec(), op)?;
-            let target = Target(result.cast::<u8>());
+            let target = ResultPlace(result.cast::<u8>());
             keep_background(&team.job, begun, move |reduced: Option<Vec<T>>| {
                 if let Some(reduced) = reduced {
                     // SAFETY: 1. C1 and C2, until the operation is over.
@@ -221,7 +221,7 @@ fn keep<T: Pod + Send>(
     begun: BackgroundHandle<Vec<T>>,
     into: *mut c_void,
 ) -> Result<*mut hydrant_operation> {
-    let target = Target(into.cast::<u8>());
+    let target = ResultPlace(into.cast::<u8>());
     keep_background(&team.job, begun, move |result: Vec<T>| {
         // SAFETY: 1. C1 and C2, until the operation is over.
         unsafe { target.store_all(&result) };

@@ -7,7 +7,7 @@ use hydrant::{Blocks, TeamRank};
 use super::{objects::TEAMS, types::hydrant_team};
 use crate::{
     edge::{edge, input, not_null, output, overflow, times},
-    status::{Failure, HYDRANT_ERROR_OVERLAP, Result},
+    status::{CallFailure, HYDRANT_ERROR_OVERLAP, Result},
 };
 
 /// Waits for all members of the team. A rank's blocking puts are remotely complete before.
@@ -352,5 +352,5 @@ pub(super) fn apart<A, B>(
         return Ok(());
     }
     let text = format!("{len} bytes at {start:#x} overlap {more} bytes at {begin:#x}");
-    Err(Failure::new(HYDRANT_ERROR_OVERLAP, text))
+    Err(CallFailure::new(HYDRANT_ERROR_OVERLAP, text))
 }

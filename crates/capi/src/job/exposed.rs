@@ -50,11 +50,12 @@ pub unsafe extern "C" fn hydrant_unexpose(exposed: *mut hydrant_exposed) -> c_in
         // Another thread may be about to make a pointer, which takes a moment.
         loop {
             match Arc::try_unwrap(taken) {
-                Ok(last) => return Ok(drop(last)),
+                Ok(last) => break drop(last),
                 Err(shared) => taken = shared,
             }
             std::thread::yield_now();
         }
+        Ok(())
     })
 }
 

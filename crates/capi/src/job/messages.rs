@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     edge::{edge, input, not_null, room},
-    status::{Failure, HYDRANT_ERROR_HANDLE, Result},
+    status::{CallFailure, HYDRANT_ERROR_HANDLE, Result},
 };
 
 /// A handler of requests and replies. It gets user as it was registered, the message, the arguments and the payload,
@@ -35,7 +35,7 @@ pub type hydrant_handler_fn = Option<
     ),
 >;
 
-/// What C passes to its handler.
+/// The first argument of a handler of C.
 struct User(*mut c_void);
 
 // SAFETY: C allows any thread to call the handler (C3).
@@ -143,7 +143,7 @@ fn with_message<R>(
     let current = CURRENT.get().filter(|it| it.handle == message.addr());
     let current = current.ok_or_else(|| {
         let text = "a message is valid in its handler alone, in its thread";
-        Failure::new(HYDRANT_ERROR_HANDLE, text)
+        CallFailure::new(HYDRANT_ERROR_HANDLE, text)
     })?;
     // SAFETY: the handler of this message runs in this thread, below `handle`, which keeps the job.
     let job = unsafe { &*current.job };

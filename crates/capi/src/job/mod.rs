@@ -1,4 +1,4 @@
-//! The functions of jobs. The file `types.rs` has the types of C, `objects.rs` what handles lead to, and `work.rs`
+//! The functions of jobs. The file `types.rs` has the types of C, `objects.rs` the objects that handles lead to, and `work.rs`
 //! operations in flight. Each other file has the functions of one subject.
 
 #![allow(unsafe_code)] // pointers of C

@@ -1,4 +1,4 @@
-//! What the handles of C lead to.
+//! The objects that the handles of C lead to.
 
 use std::{
     cell::Cell,
@@ -24,17 +24,17 @@ use super::{
     work::Work,
 };
 use crate::{
-    status::{Failure, HYDRANT_ERROR_HANDLER, Result},
-    table::Table,
+    status::{CallFailure, HYDRANT_ERROR_HANDLER, Result},
+    table::CHandles,
 };
 
-pub(super) static JOBS: Table<hydrant_job, JobObject> = Table::new(1);
-pub(super) static MEMORIES: Table<hydrant_memory, MemoryObject> = Table::new(2);
-pub(super) static TEAMS: Table<hydrant_team, TeamObject> = Table::new(3);
-pub(super) static LOCKS: Table<hydrant_locks, LocksObject> = Table::new(4);
-pub(super) static EXPOSED: Table<hydrant_exposed, ExposedObject> = Table::new(5);
-pub(super) static LOANS: Table<hydrant_loan, LoanObject> = Table::new(6);
-pub(super) static OPERATIONS: Table<hydrant_operation, OperationObject> = Table::new(7);
+pub(super) static JOBS: CHandles<hydrant_job, JobObject> = CHandles::new(1);
+pub(super) static MEMORIES: CHandles<hydrant_memory, MemoryObject> = CHandles::new(2);
+pub(super) static TEAMS: CHandles<hydrant_team, TeamObject> = CHandles::new(3);
+pub(super) static LOCKS: CHandles<hydrant_locks, LocksObject> = CHandles::new(4);
+pub(super) static EXPOSED: CHandles<hydrant_exposed, ExposedObject> = CHandles::new(5);
+pub(super) static LOANS: CHandles<hydrant_loan, LoanObject> = CHandles::new(6);
+pub(super) static OPERATIONS: CHandles<hydrant_operation, OperationObject> = CHandles::new(7);
 
 /// A job and what C began in it.
 pub(super) struct JobObject {
@@ -140,7 +140,7 @@ impl JobObject {
         let known = handlers.iter().find(|it| u32::from(it.number()) == number);
         known.copied().ok_or_else(|| {
             let text = format!("there is no handler number {number}");
-            Failure::new(HYDRANT_ERROR_HANDLER, text)
+            CallFailure::new(HYDRANT_ERROR_HANDLER, text)
         })
     }
 
@@ -233,7 +233,7 @@ thread_local! {
 /// Runs `act` with the memory of a handle.
 ///
 /// # Errors
-/// As [`Table::get`], and as `act`.
+/// As [`CHandles::get`], and as `act`.
 #[inline]
 pub(super) fn with_memory<R>(
     handle: *const hydrant_memory,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     edge::{argument, edge, not_null, output, room},
-    status::{Failure, HYDRANT_ERROR_TURN, Result},
+    status::{CallFailure, HYDRANT_ERROR_TURN, Result},
 };
 
 /// Polls, and stores in done whether an operation is complete: remotely, if it is a put. If it is, its results are
@@ -82,8 +82,11 @@ pub unsafe extern "C" fn hydrant_wait_all(
         let operations = unsafe { output(operations, count, "the list of operations")? };
         hydrant::may_wait("a wait for operations")?;
         // An operation in flight helps the others on, so they are awaited in order.
-        let each = operations.iter_mut().map(wait);
-        each.fold(Ok(()), |first, outcome| first.and(outcome))
+        let mut first = Ok(());
+        for place in operations {
+            first = first.and(wait(place));
+        }
+        first
     })
 }
 
@@ -158,7 +161,7 @@ pub unsafe extern "C" fn hydrant_detach(operation: *mut *mut hydrant_operation) 
         }
         let found = OPERATIONS.get(*place)?;
         let work = found.work.lock().take().ok_or_else(in_use)?;
-        if let Some(kept) = work.detach(&found.job) {
+        if let Some(kept) = work.detach(&mut |operation| found.job.keep_implicit(operation)) {
             *found.work.lock() = Some(kept);
             return Err(argument(
                 "this operation has to be waited for by its handle",
@@ -233,7 +236,7 @@ fn forget(place: &mut *mut hydrant_operation) -> Result<()> {
 }
 
 #[cold]
-fn in_use() -> Failure {
+fn in_use() -> CallFailure {
     let text = "another thread waits for this operation";
-    Failure::new(HYDRANT_ERROR_TURN, text)
+    CallFailure::new(HYDRANT_ERROR_TURN, text)
 }

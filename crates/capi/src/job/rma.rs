@@ -10,7 +10,7 @@ use hydrant::{BackgroundHandle, Rank, RawOperation};
 use super::{
     objects::{JOBS, JobObject, OPERATIONS, OperationObject, with_memory},
     types::{hydrant_job, hydrant_memory, hydrant_operation, hydrant_pointer},
-    work::{Background, Transfer, Work},
+    work::{BackgroundWork, RmaWork, Work},
 };
 use crate::{
     edge::{edge, given, input, lent, output, room},
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn hydrant_put_to_nb(
     })
 }
 
-/// Begins to get bytes from the memory that a pointer leads to. Target and operation are as in hydrant_get_nb.
+/// Begins to get bytes from the memory that a pointer leads to. ResultPlace and operation are as in hydrant_get_nb.
 ///
 /// Errors: as hydrant_put_to, for errors found at once.
 #[unsafe(no_mangle)]
@@ -289,7 +289,7 @@ fn keep_transfer(job: &Arc<JobObject>, begun: RawOperation) -> Result<*mut hydra
     if begun.is_complete() {
         return Ok(std::ptr::null_mut());
     }
-    keep_work(job, Box::new(Transfer::new(begun)))
+    keep_work(job, Box::new(RmaWork::new(begun)))
 }
 
 /// Returns the handle of an operation in flight.
@@ -313,5 +313,5 @@ pub(super) fn keep_background<R: Send + 'static>(
         store(begun.wait()?);
         return Ok(std::ptr::null_mut());
     }
-    keep_work(job, Box::new(Background::new(begun, store)))
+    keep_work(job, Box::new(BackgroundWork::new(begun, store)))
 }

@@ -34,7 +34,7 @@ pub unsafe extern "C" fn hydrant_put_section(
         let source = base(source, end_of(&from), "the source")?;
         with_memory(memory, |it| {
             // SAFETY: 1. and 2. C1 and C2, for each run.
-            Ok(unsafe { it.bytes.put_section_raw(Rank(rank), &to, source, &from)? })
+            Ok(unsafe { it.bytes.put_section_raw(Rank(rank), &to, source, &from) }?)
         })
     })
 }
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn hydrant_get_section(
         let target = base(target, end_of(&to), "the target")?.cast_mut();
         with_memory(memory, |it| {
             // SAFETY: 1. and 2. C1 and C2, for each run.
-            Ok(unsafe { it.bytes.get_section_raw(Rank(rank), &from, target, &to)? })
+            Ok(unsafe { it.bytes.get_section_raw(Rank(rank), &from, target, &to) }?)
         })
     })
 }
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn hydrant_put_list(
         let source = base(source, end, "the source")?;
         with_memory(memory, |it| {
             // SAFETY: 1. and 2. C1 and C2, for each run.
-            Ok(unsafe { it.bytes.put_vector_raw(Rank(rank), &list, source)? })
+            Ok(unsafe { it.bytes.put_vector_raw(Rank(rank), &list, source) }?)
         })
     })
 }
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn hydrant_get_list(
         let target = base(target, end, "the target")?.cast_mut();
         with_memory(memory, |it| {
             // SAFETY: 1. and 2. C1 and C2, for each run.
-            Ok(unsafe { it.bytes.get_vector_raw(Rank(rank), &list, target)? })
+            Ok(unsafe { it.bytes.get_vector_raw(Rank(rank), &list, target) }?)
         })
     })
 }

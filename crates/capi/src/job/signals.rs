@@ -19,7 +19,7 @@ use super::{
 use crate::{
     edge::{base, edge, given, input, optional, output, room},
     status::{
-        Failure, HYDRANT_ERROR_ALIGNMENT, HYDRANT_ERROR_BOUNDS, HYDRANT_ERROR_TIMEOUT, Result,
+        CallFailure, HYDRANT_ERROR_ALIGNMENT, HYDRANT_ERROR_BOUNDS, HYDRANT_ERROR_TIMEOUT, Result,
     },
 };
 
@@ -394,17 +394,17 @@ pub(super) fn index_of<T: hydrant::Pod>(
     let (index, rest) = (offset / size, offset % size);
     if rest != 0 {
         let text = format!("offset {offset} is not a multiple of {size}, the bytes of the word");
-        return Err(Failure::new(HYDRANT_ERROR_ALIGNMENT, text));
+        return Err(CallFailure::new(HYDRANT_ERROR_ALIGNMENT, text));
     }
     if index >= memory.len() {
         let text = format!("{size} bytes at offset {offset} are out of bounds: there are {bytes}");
-        return Err(Failure::new(HYDRANT_ERROR_BOUNDS, text));
+        return Err(CallFailure::new(HYDRANT_ERROR_BOUNDS, text));
     }
     Ok(index)
 }
 
 #[cold]
-fn time_is_over(timeout: u64) -> Failure {
+fn time_is_over(timeout: u64) -> CallFailure {
     let text = format!("the word was not as wanted within {timeout} ns");
-    Failure::new(HYDRANT_ERROR_TIMEOUT, text)
+    CallFailure::new(HYDRANT_ERROR_TIMEOUT, text)
 }

@@ -11,7 +11,7 @@ use super::{
     objects::JOBS,
     rma::keep_work,
     types::{HYDRANT_ANY_SOURCE, HYDRANT_ANY_TAG, hydrant_job, hydrant_operation, hydrant_status},
-    work::{Message, Target},
+    work::{MessageWork, ResultPlace},
 };
 use crate::edge::{edge, input, lent, optional, output, room};
 
@@ -119,10 +119,10 @@ pub unsafe extern "C" fn hydrant_send_nb(
         let job = JOBS.get(job)?;
         // SAFETY: 1. and 2. C1 and C2, until the operation is complete.
         let message = unsafe { (job.job).send_raw_nb(Rank(rank), tag, (data, bytes), false)? };
-        let work = Box::new(Message {
+        let work = Box::new(MessageWork {
             message,
             failed: None,
-            status: Target(ptr::null_mut()),
+            status: ResultPlace(ptr::null_mut()),
         });
         operation.write(keep_work(&job, work)?);
         Ok(())
@@ -151,10 +151,10 @@ pub unsafe extern "C" fn hydrant_receive_nb(
         let (source, tag) = (source_of(source), tag_of(tag));
         // SAFETY: 1. and 2. C1 and C2, until the operation is complete.
         let message = unsafe { job.job.receive_raw_nb(source, tag, (buffer, bytes))? };
-        let work = Box::new(Message {
+        let work = Box::new(MessageWork {
             message,
             failed: None,
-            status: Target(status),
+            status: ResultPlace(status),
         });
         operation.write(keep_work(&job, work)?);
         Ok(())

@@ -280,6 +280,6 @@ pub(super) fn comparison(
 
 /// The error of a number that names no type.
 #[cold]
-pub(super) fn no_type(number: hydrant_type) -> crate::status::Failure {
+pub(super) fn no_type(number: hydrant_type) -> crate::status::CallFailure {
     argument(format!("{number} is no type of elements"))
 }

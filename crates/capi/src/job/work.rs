@@ -2,7 +2,7 @@
 
 use hydrant::{BackgroundHandle, Pod, RawMessage, RawOperation};
 
-use super::{objects::JobObject, types::hydrant_status};
+use super::types::hydrant_status;
 use crate::status::Result;
 
 /// An operation in flight.
@@ -13,17 +13,17 @@ pub(super) trait Work: Send {
     fn wait_local(&mut self) -> Result<()>;
     /// Waits for the end, and stores the results where C wants them.
     fn finish(self: Box<Self>) -> Result<()>;
-    /// Lets the operation go on without a handle. Returns it if it may not.
-    fn detach(self: Box<Self>, job: &JobObject) -> Option<Box<dyn Work>>;
+    /// Lets the operation go on without a handle, a put or a get by `keep`. Returns it if it may not.
+    fn detach(self: Box<Self>, keep: &mut dyn FnMut(RawOperation)) -> Option<Box<dyn Work>>;
 }
 
 /// A place of C that is written when an operation ends.
-pub(super) struct Target<T>(pub(super) *mut T);
+pub(super) struct ResultPlace<T>(pub(super) *mut T);
 
 // SAFETY: C allows any thread that completes the operation to write to the place (C2).
-unsafe impl<T> Send for Target<T> {}
+unsafe impl<T> Send for ResultPlace<T> {}
 
-impl<T> Target<T> {
+impl<T> ResultPlace<T> {
     /// Writes a value, unless the place is null.
     ///
     /// # Safety
@@ -36,7 +36,7 @@ impl<T> Target<T> {
     }
 }
 
-impl Target<u8> {
+impl ResultPlace<u8> {
     /// Writes elements.
     ///
     /// # Safety
@@ -51,12 +51,12 @@ impl Target<u8> {
 }
 
 /// A put or a get.
-pub(super) struct Transfer {
+pub(super) struct RmaWork {
     operation: RawOperation,
     failed: Option<hydrant::Error>,
 }
 
-impl Transfer {
+impl RmaWork {
     pub(super) fn new(operation: RawOperation) -> Self {
         Self {
             operation,
@@ -65,7 +65,7 @@ impl Transfer {
     }
 }
 
-impl Work for Transfer {
+impl Work for RmaWork {
     fn test(&mut self) -> bool {
         match self.operation.test() {
             Ok(over) => over,
@@ -87,23 +87,23 @@ impl Work for Transfer {
         }
     }
 
-    fn detach(self: Box<Self>, job: &JobObject) -> Option<Box<dyn Work>> {
+    fn detach(self: Box<Self>, keep: &mut dyn FnMut(RawOperation)) -> Option<Box<dyn Work>> {
         if self.failed.is_some() {
             return Some(self);
         }
-        job.keep_implicit(self.operation);
+        keep(self.operation);
         None
     }
 }
 
 /// A send or a receive.
-pub(super) struct Message {
+pub(super) struct MessageWork {
     pub(super) message: RawMessage,
     pub(super) failed: Option<hydrant::Error>,
-    pub(super) status: Target<hydrant_status>,
+    pub(super) status: ResultPlace<hydrant_status>,
 }
 
-impl Work for Message {
+impl Work for MessageWork {
     fn test(&mut self) -> bool {
         match self.message.test() {
             Ok(over) => over,
@@ -128,7 +128,7 @@ impl Work for Message {
         Ok(())
     }
 
-    fn detach(self: Box<Self>, _: &JobObject) -> Option<Box<dyn Work>> {
+    fn detach(self: Box<Self>, _: &mut dyn FnMut(RawOperation)) -> Option<Box<dyn Work>> {
         Some(self)
     }
 }
@@ -144,13 +144,13 @@ impl From<hydrant::Status> for hydrant_status {
 }
 
 /// An operation in the background, whose result `store` gives to C.
-pub(super) struct Background<R, F> {
+pub(super) struct BackgroundWork<R, F> {
     handle: BackgroundHandle<R>,
     store: F,
     failed: Option<hydrant::Error>,
 }
 
-impl<R, F> Background<R, F> {
+impl<R, F> BackgroundWork<R, F> {
     pub(super) fn new(handle: BackgroundHandle<R>, store: F) -> Self {
         Self {
             handle,
@@ -160,7 +160,7 @@ impl<R, F> Background<R, F> {
     }
 }
 
-impl<R: Send + 'static, F: FnOnce(R) + Send + 'static> Work for Background<R, F> {
+impl<R: Send + 'static, F: FnOnce(R) + Send + 'static> Work for BackgroundWork<R, F> {
     fn test(&mut self) -> bool {
         match self.handle.test() {
             Ok(over) => over,
@@ -183,7 +183,7 @@ impl<R: Send + 'static, F: FnOnce(R) + Send + 'static> Work for Background<R, F>
         Ok(())
     }
 
-    fn detach(self: Box<Self>, _: &JobObject) -> Option<Box<dyn Work>> {
+    fn detach(self: Box<Self>, _: &mut dyn FnMut(RawOperation)) -> Option<Box<dyn Work>> {
         // The operation goes on, and its result is dropped.
         None
     }
