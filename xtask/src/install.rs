@@ -1,4 +1,4 @@
-//! Installs the ARMCI library with its headers, and the commands that start and measure programs.
+//! Installs the libraries for C with their headers, and the commands that start and measure programs.
 
 use std::fs;
 use std::path::{Path, PathBuf, absolute};
@@ -13,59 +13,100 @@ pub(crate) struct Arguments {
     /// The folder to install into: it gets bin, include, lib and lib/pkgconfig
     #[arg(long)]
     prefix: PathBuf,
+
+    /// Installs what tests have built, without the optimizations of a release
+    #[arg(long)]
+    dev: bool,
 }
 
-/// The built files: the path below `release` in the target folder, and the path below the prefix.
-const BUILT: [(&str, &str); 4] = [
+/// The packages whose release needs no further flags.
+const PACKAGES: &str = "-p hydrant-cli -p hydrant-bench -p hydrant-capi";
+
+/// The built files: the path below the profile's folder, and the path below the prefix.
+const BUILT: [(&str, &str); 6] = [
     ("hydrant", "bin/hydrant"),
     ("hydrant-bench", "bin/hydrant-bench"),
     ("libarmci.so", "lib/libarmci.so"),
     ("libarmci.a", "lib/libarmci.a"),
+    ("libhydrant_capi.so", "lib/libhydrant.so"),
+    ("libhydrant_capi.a", "lib/libhydrant.a"),
 ];
-const HEADERS: [&str; 5] = ["armci.h", "message.h", "gpc.h", "parmci.h", "armcix.h"];
+/// The headers, below `crates`.
+const HEADERS: [&str; 6] = [
+    "armci/include/armci.h",
+    "armci/include/message.h",
+    "armci/include/gpc.h",
+    "armci/include/parmci.h",
+    "armci/include/armcix.h",
+    "capi/include/hydrant.h",
+];
+
+/// The libraries for C: the name and the description.
+const LIBRARIES: [(&str, &str); 2] = [
+    ("armci", "ARMCI on Hydrant: one-sided remote memory"),
+    (
+        "hydrant",
+        "Hydrant: one-sided remote memory for parallel jobs",
+    ),
+];
+/// The libraries of the system that they need if they are linked statically.
+const SYSTEM_LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
 /// Builds and installs. Returns the row that lists the files.
 pub(crate) fn report(arguments: &Arguments) -> CheckRow {
-    timed("install", || install(&arguments.prefix))
+    timed("install", || install(arguments))
 }
 
-fn install(prefix: &Path) -> Result<Vec<String>, Error> {
-    run(cargo("build --release -p hydrant-cli -p hydrant-bench"))?;
-    // The strategy `foresight` tells the call sites of C programs apart by their call stacks.
-    run(cargo(
-        "rustc --release -p hydrant-armci --lib -- -C force-frame-pointers=yes",
-    ))?;
+fn install(arguments: &Arguments) -> Result<Vec<String>, Error> {
+    let prefix = &arguments.prefix;
+    let folder = if arguments.dev {
+        run(cargo(&format!("build {PACKAGES} -p hydrant-armci")))?;
+        "debug"
+    } else {
+        run(cargo(&format!("build --release {PACKAGES}")))?;
+        // The strategy `foresight` tells the call sites of C programs apart by their call stacks.
+        run(cargo(
+            "rustc --release -p hydrant-armci --lib -- -C force-frame-pointers=yes",
+        ))?;
+        "release"
+    };
     let prefix = absolute(prefix).map_err(|source| cannot("find", prefix, source))?;
-    let built = target_folder().join("release");
-    let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/armci/include");
+    let built = target_folder().join(folder);
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
     let mut installed = Vec::new();
     for (from, to) in BUILT {
         installed.push(copy(&built.join(from), &prefix.join(to))?);
     }
     for header in HEADERS {
-        let to = prefix.join("include").join(header);
-        installed.push(copy(&headers.join(header), &to)?);
+        let name = Path::new(header).file_name().unwrap_or_default();
+        let to = prefix.join("include").join(name);
+        installed.push(copy(&crates.join(header), &to)?);
     }
-    let description = prefix.join("lib/pkgconfig/armci.pc");
-    make_folder_of(&description)?;
-    fs::write(&description, package(&prefix)).map_err(|it| cannot("write", &description, it))?;
-    installed.push(description.display().to_string());
+    for (name, what) in LIBRARIES {
+        let description = prefix.join(format!("lib/pkgconfig/{name}.pc"));
+        make_folder_of(&description)?;
+        let text = package(&prefix, name, what);
+        fs::write(&description, text).map_err(|it| cannot("write", &description, it))?;
+        installed.push(description.display().to_string());
+    }
     Ok(installed)
 }
 
-/// The text of the pkg-config file.
-fn package(prefix: &Path) -> String {
+/// The text of the pkg-config file of a library. The variable `static_libs` links with the static one, although the
+/// shared one lies beside it.
+fn package(prefix: &Path, name: &str, what: &str) -> String {
     format!(
         "prefix={}\n\
          includedir=${{prefix}}/include\n\
          libdir=${{prefix}}/lib\n\
+         static_libs=${{libdir}}/lib{name}.a {SYSTEM_LIBRARIES}\n\
          \n\
-         Name: armci\n\
-         Description: ARMCI on Hydrant: one-sided remote memory\n\
+         Name: {name}\n\
+         Description: {what}\n\
          Version: {}\n\
          Cflags: -I${{includedir}}\n\
-         Libs: -L${{libdir}} -larmci\n\
-         Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc\n",
+         Libs: -L${{libdir}} -l{name}\n\
+         Libs.private: {SYSTEM_LIBRARIES}\n",
         prefix.display(),
         env!("CARGO_PKG_VERSION"),
     )

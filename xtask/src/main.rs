@@ -97,7 +97,7 @@ enum Task {
     /// For a change in progress: formats, rooms, prose, lints and unit tests of the crates it
     /// touches
     Quick,
-    /// Installs the ARMCI library, its headers and the hydrant command below a folder
+    /// Installs the libraries for C, their headers and the hydrant command below a folder
     Install(install::Arguments),
     /// Names every task
     List,

@@ -140,7 +140,7 @@ pub use settings::{
 pub use settings::{ForesightPolicy, IdleCores};
 pub use team_rank::TeamRank;
 pub use two_sided::{
-    AnySource, AnyTag, MAX_TAG, MatchedMessage, PersistentReceive, PersistentSend, ReceiveHandle,
-    SendHandle, Source, Status, Tag, Transit,
+    AnySource, AnyTag, MAX_TAG, MatchedMessage, PersistentReceive, PersistentSend, RawMessage,
+    ReceiveHandle, SendHandle, Source, Status, Tag, Transit,
 };
 pub use uses::at_site;

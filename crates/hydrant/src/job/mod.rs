@@ -52,6 +52,7 @@ mod mutexes;
 mod network;
 #[cfg(feature = "sim")]
 mod one_process;
+mod raw;
 mod rma;
 mod signals;
 #[cfg(feature = "sim")]

@@ -7,11 +7,15 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::{contiguous::place, pending::PendingOperation};
+use super::{
+    contiguous::place,
+    pending::PendingOperation,
+    pointed::{Resolved, in_elements, notify_if_done, resolve},
+};
 use crate::{
-    Rank, Result,
+    GlobalPtr, Rank, Result,
     counters::Count,
-    memory::Symmetric,
+    memory::{Registry, Symmetric},
     transfer::{self, Transfer},
 };
 
@@ -143,4 +147,69 @@ impl<T: Pod> Symmetric<T> {
             pending: PendingOperation::new(Arc::clone(&transfer), posted),
         })
     }
+}
+
+/// Begins to put `count` bytes from `source` to the memory that `to` points to.
+///
+/// # Errors
+/// As [`Job::put_to_raw_nb`](crate::Job::put_to_raw_nb).
+///
+/// # Safety
+/// 1. and 2. as [`Symmetric::put_raw_nb`].
+pub(crate) unsafe fn put_to(
+    (transfer, memory): (&Arc<Transfer>, &Registry),
+    to: GlobalPtr<u8>,
+    source: *const u8,
+    count: usize,
+) -> Result<RawOperation> {
+    let remote = match resolve(transfer, memory, &to)? {
+        Resolved::Symmetric(memory, index) => {
+            // SAFETY: 1. and 2. the caller's conditions 1 and 2.
+            return unsafe { memory.put_raw_nb(to.rank(), index, source, count) };
+        }
+        Resolved::Extent(remote) => remote,
+    };
+    // SAFETY: the caller's conditions 1 and 2 hold for longer than the slice is used.
+    let bytes = unsafe { std::slice::from_raw_parts(source, count) };
+    (transfer.progress.tally).add_each([(Count::Puts, 1), (Count::PutBytes, count as u64)]);
+    // SAFETY: 1. The caller's conditions 1 and 2. 2. `resolve` refuses memory named by its address.
+    let posted = unsafe { transfer.begin(&transfer::put(to.rank(), remote, bytes)) };
+    let posted = posted.map_err(in_elements::<u8>(count))?;
+    notify_if_done(transfer, to.rank(), posted);
+    Ok(RawOperation {
+        keeps_order: transfer.keeps_order(to.rank()),
+        pending: PendingOperation::new(Arc::clone(transfer), posted),
+    })
+}
+
+/// Begins to get `count` bytes from the memory that `from` points to, to `destination`.
+///
+/// # Errors
+/// As [`Job::get_from_raw_nb`](crate::Job::get_from_raw_nb).
+///
+/// # Safety
+/// 1. and 2. as [`Symmetric::get_raw_nb`].
+pub(crate) unsafe fn get_from(
+    (transfer, memory): (&Arc<Transfer>, &Registry),
+    from: GlobalPtr<u8>,
+    destination: *mut u8,
+    count: usize,
+) -> Result<RawOperation> {
+    let remote = match resolve(transfer, memory, &from)? {
+        Resolved::Symmetric(memory, index) => {
+            // SAFETY: 1. and 2. the caller's conditions 1 and 2.
+            return unsafe { memory.get_raw_nb(from.rank(), index, destination, count) };
+        }
+        Resolved::Extent(remote) => remote,
+    };
+    // SAFETY: the caller's conditions 1 and 2 hold for longer than the slice is used.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(destination, count) };
+    (transfer.progress.tally).add_each([(Count::Gets, 1), (Count::GetBytes, count as u64)]);
+    // SAFETY: 1. The caller's conditions 1 and 2. 2. `resolve` refuses memory named by its address.
+    let posted = unsafe { transfer.begin(&transfer::get(from.rank(), remote, bytes)) };
+    let posted = posted.map_err(in_elements::<u8>(count))?;
+    Ok(RawOperation {
+        keeps_order: false,
+        pending: PendingOperation::new(Arc::clone(transfer), posted),
+    })
 }

@@ -1,26 +1,30 @@
-//! Puts, gets and accumulates of sections between memory that is not mapped here and the caller's
-//! own memory. The caller names its memory by address and lends only the runs: other threads may
-//! use the bytes between them.
+//! Puts, gets and accumulates of sections between symmetric memory and the caller's own memory. The
+//! caller names its memory by address and lends only the runs: other threads may use the bytes
+//! between them.
 
 #![allow(unsafe_code)] // memory is named by its address
 
-use hydrant_conduit::memory::Factor;
+use std::iter::once;
+
+use hydrant_conduit::memory::{Factor, Runs};
 
 use super::{
     accumulate::check_whole,
-    packed,
+    nest, packed,
     pieces::{extent, named_twice, runs_of},
+    raw_overlap::check_apart,
+    raw_vectors::readable,
     section::Section,
     unmapped::{ByteRun, Unmapped},
 };
 use crate::{
     Error, Rank, Result,
     counters::Count,
-    memory::{Symmetric, check_range},
+    memory::{Mapped, Symmetric, check_range},
     transfer::{RunRoute, RunShape},
 };
 
-/// Sections of bytes at any addresses, if a rank's part is not mapped here. Otherwise [`Error::Other`].
+/// Sections of bytes at any addresses.
 impl Symmetric<u8> {
     /// Puts the bytes that `from` names, counted from `source`, to the bytes that `to` names. The
     /// put is remotely complete on return.
@@ -41,7 +45,20 @@ impl Symmetric<u8> {
         if to.overlaps_itself() {
             return Err(named_twice(to));
         }
-        if self.check_unmapped(rank, to, from)? {
+        if self.check_raw(rank, (to, from), source)?.is_some() {
+            let mut runs = Runs::new(0);
+            if nest::loops(&mut runs, to, from, 1).is_some() {
+                let source = source.wrapping_add(from.start());
+                // SAFETY: 1. and 3. the caller's conditions 1 and 2. 2. `check_raw` checked that.
+                return unsafe { self.put_runs_raw(rank, to.start(), source, &runs) };
+            }
+            return nest::pieces(to, from).try_for_each(|(there, here, len)| {
+                let run = once((there, source.wrapping_add(here)));
+                // SAFETY: 1. to 3. as above.
+                unsafe { self.put_list_raw(rank, len, run) }
+            });
+        }
+        if !to.is_empty() {
             let transfer = self.block().transfer()?;
             // SAFETY: 1. and 2. the caller's conditions 1 and 2; `put_each` returns when it is done.
             let data = |run: &ByteRun| unsafe { readable(source, run) };
@@ -69,7 +86,20 @@ impl Symmetric<u8> {
         if to.overlaps_itself() {
             return Err(named_twice(to));
         }
-        if self.check_unmapped(rank, from, to)? {
+        if self.check_raw(rank, (from, to), target)?.is_some() {
+            let mut runs = Runs::new(0);
+            if nest::loops(&mut runs, from, to, 1).is_some() {
+                let target = target.wrapping_add(to.start());
+                // SAFETY: 1. and 3. the caller's conditions 1 and 2. 2. `check_raw` checked that.
+                return unsafe { self.get_runs_raw(rank, from.start(), target, &runs) };
+            }
+            return nest::pieces(from, to).try_for_each(|(there, here, len)| {
+                let run = once((there, target.wrapping_add(here)));
+                // SAFETY: 1. to 3. as above.
+                unsafe { self.get_list_raw(rank, len, run) }
+            });
+        }
+        if !to.is_empty() {
             let transfer = self.block().transfer()?;
             let unmapped = self.unmapped(&transfer, rank);
             let runs = runs_of::<u8>(from, to);
@@ -98,7 +128,20 @@ impl Symmetric<u8> {
         for section in [to, from].into_iter().filter(|it| !it.is_empty()) {
             check_whole(factor, section.run_len())?;
         }
-        if self.check_unmapped(rank, to, from)? {
+        if self.check_raw(rank, (to, from), source)?.is_some() {
+            let mut runs = Runs::new(0);
+            if nest::loops(&mut runs, to, from, 1).is_some() {
+                let sides = (to.start(), source.wrapping_add(from.start()));
+                // SAFETY: 1. and 3. the caller's conditions 1 and 2. 2. `check_raw` checked that.
+                return unsafe { self.accumulate_runs_raw(rank, factor, sides, &runs) };
+            }
+            return nest::pieces(to, from).try_for_each(|(there, here, len)| {
+                let run = once((there, source.wrapping_add(here)));
+                // SAFETY: 1. to 3. as above.
+                unsafe { self.accumulate_list_raw(rank, factor, len, run) }
+            });
+        }
+        if !to.is_empty() {
             let transfer = self.block().transfer()?;
             // SAFETY: 1. and 2. the caller's conditions 1 and 2; `add` returns when it is done.
             let data = |run: &ByteRun| unsafe { readable(source, run) };
@@ -113,9 +156,14 @@ impl Symmetric<u8> {
         Ok(())
     }
 
-    /// Checks sections of a part that is not mapped here and of other memory. Returns whether they
-    /// have any bytes.
-    fn check_unmapped(&self, rank: Rank, remote: &Section, local: &Section) -> Result<bool> {
+    /// Checks the sections of a part and of other memory, which `here` is the start of. Returns the part if it is
+    /// mapped here and they have any bytes.
+    fn check_raw(
+        &self,
+        rank: Rank,
+        (remote, local): (&Section, &Section),
+        here: *const u8,
+    ) -> Result<Option<&Mapped>> {
         check_range(remote.start(), remote.span(), self.len())?;
         if remote.len() != local.len() {
             return Err(Error::LengthMismatch {
@@ -124,12 +172,13 @@ impl Symmetric<u8> {
                 right: local.len(),
             });
         }
-        match self.block().part(rank)?.mapped {
-            Some(_) => Err(Error::other(
-                "a section at any address, of memory that is mapped here",
-            )),
-            None => Ok(!remote.is_empty()),
+        let mapped = self.block().part(rank)?.mapped.as_ref();
+        let mapped = mapped.filter(|_| !remote.is_empty());
+        if let Some(mapped) = mapped {
+            let spans = (remote.start(), remote.span(), local.start(), local.span());
+            check_apart(mapped, here, spans, || runs_of::<u8>(remote, local))?;
         }
+        Ok(mapped)
     }
 }
 
@@ -142,7 +191,7 @@ impl Unmapped<'_> {
     /// # Safety
     /// 1. Each run is writable here.
     /// 2. No other code uses it meanwhile.
-    unsafe fn get_each(
+    pub(super) unsafe fn get_each(
         &self,
         into: *mut u8,
         (count, bytes): (usize, usize),
@@ -167,15 +216,4 @@ impl Unmapped<'_> {
             }
         })
     }
-}
-
-/// Returns the bytes of a run counted from `source`.
-///
-/// # Safety
-/// For as long as the result is used:
-/// 1. The run is readable.
-/// 2. No code writes to it.
-unsafe fn readable<'a>(source: *const u8, run: &ByteRun) -> &'a [u8] {
-    // SAFETY: the caller's conditions 1 and 2.
-    unsafe { std::slice::from_raw_parts(source.wrapping_add(run.here), run.len) }
 }

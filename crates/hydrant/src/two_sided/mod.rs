@@ -48,6 +48,7 @@ mod persistent;
 mod pieces;
 mod probe;
 mod protocol;
+mod raw;
 mod receive;
 mod record_use;
 mod request;
@@ -72,6 +73,7 @@ pub use handles::{ReceiveHandle, SendHandle, Transit};
 pub use pattern::{AnySource, AnyTag, Source, Tag};
 pub use persistent::{PersistentReceive, PersistentSend};
 pub use probe::MatchedMessage;
+pub use raw::RawMessage;
 pub use request::Status;
 #[cfg(feature = "fuzzing")]
 pub(crate) use wire::check_message;

@@ -1,0 +1,261 @@
+//! The objects that the handles of C lead to.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicUsize,
+            Ordering::{Acquire, Release},
+        },
+    },
+};
+
+use hydrant::{
+    AnywhereLoan, Exposed, Handler, Job, Mutexes, RawOperation, Symmetric, Team, may_wait,
+};
+use parking_lot::Mutex;
+
+use super::{
+    types::{
+        hydrant_exposed, hydrant_job, hydrant_loan, hydrant_locks, hydrant_memory,
+        hydrant_operation, hydrant_team,
+    },
+    work::Work,
+};
+use crate::{
+    status::{CallFailure, HYDRANT_ERROR_HANDLER, Result},
+    table::CHandles,
+};
+
+pub(super) static JOBS: CHandles<hydrant_job, JobObject> = CHandles::new(1);
+pub(super) static MEMORIES: CHandles<hydrant_memory, MemoryObject> = CHandles::new(2);
+pub(super) static TEAMS: CHandles<hydrant_team, TeamObject> = CHandles::new(3);
+pub(super) static LOCKS: CHandles<hydrant_locks, LocksObject> = CHandles::new(4);
+pub(super) static EXPOSED: CHandles<hydrant_exposed, ExposedObject> = CHandles::new(5);
+pub(super) static LOANS: CHandles<hydrant_loan, LoanObject> = CHandles::new(6);
+pub(super) static OPERATIONS: CHandles<hydrant_operation, OperationObject> = CHandles::new(7);
+
+/// A job and what C began in it.
+pub(super) struct JobObject {
+    pub(super) job: Job,
+    /// The handle of the team of all ranks, once it was asked for.
+    pub(super) world: AtomicUsize,
+    /// The handlers, by number.
+    handlers: Mutex<Vec<Handler>>,
+    implicit: Mutex<ImplicitOperations>,
+}
+
+/// Operations without a handle.
+struct ImplicitOperations {
+    open: Vec<RawOperation>,
+    /// The number of operations at which the complete ones are dropped.
+    most: usize,
+    /// The first error that was found.
+    failed: Option<hydrant::Error>,
+}
+
+/// The number of operations that are kept at first before complete ones are dropped.
+const MANY: usize = 64;
+
+pub(super) struct MemoryObject {
+    pub(super) job: Arc<JobObject>,
+    pub(super) bytes: Symmetric<u8>,
+    /// The same memory as words of 32 and of 64 bits.
+    pub(super) halves: Symmetric<u32>,
+    pub(super) words: Symmetric<u64>,
+}
+
+pub(super) struct TeamObject {
+    pub(super) job: Arc<JobObject>,
+    /// `None` for the team of all ranks.
+    pub(super) part: Option<Team>,
+}
+
+pub(super) struct LocksObject {
+    pub(super) job: Arc<JobObject>,
+    pub(super) mutexes: Mutexes,
+}
+
+pub(super) struct ExposedObject {
+    pub(super) job: Arc<JobObject>,
+    pub(super) exposed: Exposed<'static, u8>,
+}
+
+pub(super) struct LoanObject {
+    pub(super) job: Arc<JobObject>,
+    pub(super) _loan: AnywhereLoan,
+}
+
+pub(super) struct OperationObject {
+    pub(super) job: Arc<JobObject>,
+    /// `None` while a thread waits for the operation, and afterwards.
+    pub(super) work: Mutex<Option<Box<dyn Work>>>,
+}
+
+impl JobObject {
+    pub(super) fn new(job: Job) -> Self {
+        Self {
+            job,
+            world: AtomicUsize::new(0),
+            handlers: Mutex::default(),
+            implicit: Mutex::new(ImplicitOperations {
+                open: Vec::new(),
+                most: MANY,
+                failed: None,
+            }),
+        }
+    }
+
+    /// Returns the handle of the team of all ranks.
+    pub(super) fn world(self: &Arc<Self>) -> Result<*mut hydrant_team> {
+        let mut known = self.world.load(Acquire);
+        if known == 0 {
+            let made = TEAMS.insert(TeamObject {
+                job: Arc::clone(self),
+                part: None,
+            })?;
+            known = match (self.world).compare_exchange(0, made.addr(), Release, Acquire) {
+                Ok(_) => made.addr(),
+                Err(other) => {
+                    TEAMS.remove(made)?;
+                    other
+                }
+            };
+        }
+        Ok(std::ptr::without_provenance_mut(known))
+    }
+
+    pub(super) fn keep_handler(&self, handler: Handler) -> u32 {
+        self.handlers.lock().push(handler);
+        handler.number().into()
+    }
+
+    /// Returns a handler by its number.
+    ///
+    /// # Errors
+    /// HYDRANT_ERROR_HANDLER.
+    pub(super) fn handler(&self, number: u32) -> Result<Handler> {
+        let handlers = self.handlers.lock();
+        let known = handlers.iter().find(|it| u32::from(it.number()) == number);
+        known.copied().ok_or_else(|| {
+            let text = format!("there is no handler number {number}");
+            CallFailure::new(HYDRANT_ERROR_HANDLER, text)
+        })
+    }
+
+    /// Keeps an operation that C has no handle of.
+    pub(super) fn keep_implicit(&self, operation: RawOperation) {
+        if operation.is_complete() {
+            return;
+        }
+        let mut implicit = self.implicit.lock();
+        implicit.open.push(operation);
+        if implicit.open.len() < implicit.most {
+            return;
+        }
+        // A poll may run handlers, which may begin operations.
+        let taken = std::mem::take(&mut implicit.open);
+        drop(implicit);
+        let (mut open, mut failed) = (Vec::with_capacity(taken.len()), None);
+        for mut operation in taken {
+            match operation.test() {
+                Ok(true) => {}
+                Ok(false) => open.push(operation),
+                Err(cause) => _ = failed.get_or_insert(cause),
+            }
+        }
+        let mut implicit = self.implicit.lock();
+        implicit.open.append(&mut open);
+        implicit.most = MANY.max(2 * implicit.open.len());
+        implicit.failed = implicit.failed.take().or(failed);
+    }
+
+    /// Completes the operations without handles. Returns the first error among them, once.
+    pub(super) fn finish_implicit(&self) -> Result<()> {
+        may_wait("a wait for operations")?;
+        let mut implicit = self.implicit.lock();
+        let (open, failed) = (std::mem::take(&mut implicit.open), implicit.failed.take());
+        drop(implicit);
+        let mut outcome = failed.map_or(Ok(()), Err);
+        for mut operation in open {
+            outcome = outcome.and(operation.wait());
+        }
+        Ok(outcome?)
+    }
+
+    /// Removes all handles of the job.
+    pub(super) fn remove_handles(self: &Arc<Self>) {
+        let is_ours = |job: &Arc<Self>| Arc::ptr_eq(job, self);
+        drop(OPERATIONS.remove_all(|it| is_ours(&it.job)));
+        drop(MEMORIES.remove_all(|it| is_ours(&it.job)));
+        drop(TEAMS.remove_all(|it| is_ours(&it.job)));
+        drop(LOCKS.remove_all(|it| is_ours(&it.job)));
+        drop(EXPOSED.remove_all(|it| is_ours(&it.job)));
+        drop(LOANS.remove_all(|it| is_ours(&it.job)));
+        drop(JOBS.remove_all(|it| std::ptr::eq(it, &raw const **self)));
+        let _ = LAST_MEMORY.try_with(Cell::take);
+    }
+}
+
+impl MemoryObject {
+    pub(super) fn new(job: &Arc<JobObject>, bytes: Symmetric<u8>) -> Self {
+        Self {
+            job: Arc::clone(job),
+            halves: bytes.cast(),
+            words: bytes.cast(),
+            bytes,
+        }
+    }
+}
+
+impl TeamObject {
+    #[inline]
+    pub(super) fn team(&self) -> &Team {
+        match &self.part {
+            Some(team) => team,
+            None => self.job.job.world(),
+        }
+    }
+}
+
+/// The memory that a thread used last, so that most calls share nothing with other threads.
+struct LastMemory {
+    handle: *const hydrant_memory,
+    removals: u64,
+    memory: Arc<MemoryObject>,
+}
+
+thread_local! {
+    static LAST_MEMORY: Cell<Option<LastMemory>> = const { Cell::new(None) };
+}
+
+/// Runs `act` with the memory of a handle.
+///
+/// # Errors
+/// As [`CHandles::get`], and as `act`.
+#[inline]
+pub(super) fn with_memory<R>(
+    handle: *const hydrant_memory,
+    act: impl FnOnce(&MemoryObject) -> Result<R>,
+) -> Result<R> {
+    // Handlers that run within `act` find no memory here, and look theirs up.
+    let last = LAST_MEMORY.try_with(Cell::take).ok().flatten();
+    let held = match last {
+        Some(last) if last.handle == handle && last.removals == MEMORIES.removals() => last,
+        _ => look_up(handle)?,
+    };
+    let done = act(&held.memory);
+    let _ = LAST_MEMORY.try_with(|last| last.set(Some(held)));
+    done
+}
+
+#[inline(never)]
+fn look_up(handle: *const hydrant_memory) -> Result<LastMemory> {
+    let removals = MEMORIES.removals();
+    Ok(LastMemory {
+        handle,
+        removals,
+        memory: MEMORIES.get(handle)?,
+    })
+}
