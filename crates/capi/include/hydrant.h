@@ -238,6 +238,51 @@
 #define HYDRANT_ERROR_OTHER (-39)
 
 /**
+ * A peer has closed its endpoint.
+ */
+#define HYDRANT_ERROR_LEFT (-40)
+
+/**
+ * An endpoint cannot be reached, or does not want to be.
+ */
+#define HYDRANT_ERROR_UNREACHABLE (-41)
+
+/**
+ * The endpoint is closed.
+ */
+#define HYDRANT_ERROR_CLOSED (-42)
+
+/**
+ * The time for which memory was lent is over.
+ */
+#define HYDRANT_ERROR_EXPIRED (-43)
+
+/**
+ * An address or a descriptor is malformed, was changed, or is of another endpoint.
+ */
+#define HYDRANT_ERROR_DESCRIPTOR (-44)
+
+/**
+ * A descriptor, or the system, does not permit the access.
+ */
+#define HYDRANT_ERROR_PERMISSION (-45)
+
+/**
+ * The operation was cancelled. Nothing of it lands any more.
+ */
+#define HYDRANT_ERROR_CANCELLED (-46)
+
+/**
+ * A peer uses the memory, or has not read its messages.
+ */
+#define HYDRANT_ERROR_BUSY (-47)
+
+/**
+ * A table is full.
+ */
+#define HYDRANT_ERROR_FULL (-48)
+
+/**
  * Elements of type uint8_t.
  */
 #define HYDRANT_U8 1
@@ -463,6 +508,71 @@
 #define HYDRANT_MOST_LEVELS 8
 
 /**
+ * The right to read a region.
+ */
+#define HYDRANT_READ 1
+
+/**
+ * The right to write a region.
+ */
+#define HYDRANT_WRITE 2
+
+/**
+ * All of a part of a failed batch was transferred.
+ */
+#define HYDRANT_PART_DONE 0
+
+/**
+ * Some of a part of a failed batch was transferred, or may have been.
+ */
+#define HYDRANT_PART_PARTIAL 1
+
+/**
+ * Nothing of a part of a failed batch was transferred.
+ */
+#define HYDRANT_PART_UNTOUCHED 2
+
+/**
+ * A peer is connected.
+ */
+#define HYDRANT_EVENT_CONNECTED 1
+
+/**
+ * A peer is connected whose name another incarnation had before, which is not connected any more.
+ */
+#define HYDRANT_EVENT_RETURNED 2
+
+/**
+ * A peer has closed its endpoint.
+ */
+#define HYDRANT_EVENT_LEFT 3
+
+/**
+ * A peer is lost.
+ */
+#define HYDRANT_EVENT_LOST 4
+
+/**
+ * A peer has sent a message.
+ */
+#define HYDRANT_EVENT_MESSAGE 5
+
+/**
+ * The most bytes of a message to a peer.
+ */
+#define HYDRANT_MOST_MESSAGE 262144
+
+/**
+ * Reads and writes that were started together.
+ */
+typedef struct hydrant_batch hydrant_batch;
+
+/**
+ * A process without a job, which lends memory and uses that of its peers. Any number of threads may use it at once.
+ */
+typedef struct hydrant_endpoint hydrant_endpoint;
+
+/**
  * A buffer of this rank that peers may put to and get from.
  */
 typedef struct hydrant_exposed hydrant_exposed;
@@ -496,6 +606,21 @@ typedef struct hydrant_message hydrant_message;
  * An operation in flight. Null stands for an operation that is complete.
  */
 typedef struct hydrant_operation hydrant_operation;
+
+/**
+ * Another endpoint, one incarnation of it.
+ */
+typedef struct hydrant_peer hydrant_peer;
+
+/**
+ * Memory that an endpoint lends.
+ */
+typedef struct hydrant_region hydrant_region;
+
+/**
+ * A peer's region, or a part of it, that this process may use.
+ */
+typedef struct hydrant_remote hydrant_remote;
 
 /**
  * Some of the ranks of a job, which call collectives together. Team ranks are counted from 0.
@@ -688,6 +813,68 @@ typedef struct {
    */
   uint64_t value;
 } hydrant_counter;
+
+/**
+ * Options of an endpoint. Zeros are the default.
+ */
+typedef struct {
+  /**
+   * The name by which peers know the endpoint, in UTF-8. It may be null.
+   */
+  const char *name;
+  /**
+   * How long calls wait for a peer, in nanoseconds; 0 is 3 seconds.
+   */
+  uint64_t peer_timeout;
+} hydrant_endpoint_options;
+
+/**
+ * A part of a batch: as many bytes of own memory and of a peer's region.
+ */
+typedef struct {
+  /**
+   * The region of the peer.
+   */
+  hydrant_remote *remote;
+  /**
+   * The first byte in that region.
+   */
+  uint64_t offset;
+  /**
+   * The own memory.
+   */
+  void *local;
+  /**
+   * The number of bytes.
+   */
+  size_t bytes;
+} hydrant_run;
+
+/**
+ * An event of an endpoint. It is given back by hydrant_event_free.
+ */
+typedef struct {
+  /**
+   * HYDRANT_EVENT_*; 0 if there is none.
+   */
+  uint32_t kind;
+  /**
+   * The peer. hydrant_event_free drops this handle.
+   */
+  hydrant_peer *peer;
+  /**
+   * With HYDRANT_EVENT_RETURNED: the incarnation before.
+   */
+  uint64_t previous;
+  /**
+   * With HYDRANT_EVENT_MESSAGE: the message. hydrant_event_free frees it.
+   */
+  void *message;
+  /**
+   * The bytes of the message.
+   */
+  size_t bytes;
+} hydrant_event;
 
 #ifdef __cplusplus
 extern "C" {
@@ -2124,6 +2311,278 @@ int hydrant_counters(const hydrant_job *job,
                      hydrant_counter *counters,
                      size_t room,
                      size_t *count);
+
+/**
+ * Opens an endpoint. Options may be null.
+ *
+ * Errors: HYDRANT_ERROR_TOO_LONG for the name, HYDRANT_ERROR_ARGUMENT if it is not UTF-8, HYDRANT_ERROR_NETWORK if
+ * the system refuses something.
+ */
+int hydrant_endpoint_open(const hydrant_endpoint_options *options,
+                          hydrant_endpoint **endpoint);
+
+/**
+ * Closes an endpoint, and frees its handle. Its peers hear that it has left, once they have its messages. Regions and
+ * peers of it keep their handles, which are to be freed.
+ *
+ * Errors: HYDRANT_ERROR_HANDLE.
+ */
+int hydrant_endpoint_close(hydrant_endpoint *endpoint);
+
+/**
+ * Writes the address of an endpoint, which others need to connect: at most a few hundred bytes. Stores their number,
+ * even if there is no room for them.
+ *
+ * Errors: HYDRANT_ERROR_TOO_LONG if there is no room.
+ */
+int hydrant_endpoint_address(hydrant_endpoint *endpoint,
+                             void *address,
+                             size_t bytes,
+                             size_t *length);
+
+/**
+ * Connects to an endpoint by its address, or finds the peer if it is connected. Both may connect at once. The handle is
+ * freed by hydrant_peer_drop, which does not end the connection.
+ *
+ * Errors: HYDRANT_ERROR_DESCRIPTOR if the bytes are no address, HYDRANT_ERROR_UNREACHABLE, HYDRANT_ERROR_CLOSED.
+ */
+int hydrant_connect(hydrant_endpoint *endpoint,
+                    const void *address,
+                    size_t bytes,
+                    hydrant_peer **peer);
+
+/**
+ * Frees the handle of a peer.
+ *
+ * Errors: HYDRANT_ERROR_HANDLE.
+ */
+int hydrant_peer_drop(hydrant_peer *peer);
+
+/**
+ * Writes the name that a peer has given itself, with a 0 behind it, and stores its length without that.
+ *
+ * Errors: HYDRANT_ERROR_TOO_LONG if there is no room.
+ */
+int hydrant_peer_name(hydrant_peer *peer,
+                      char *name,
+                      size_t bytes,
+                      size_t *length);
+
+/**
+ * Stores the number of a peer's incarnation, which it has drawn at random when it started.
+ */
+int hydrant_peer_incarnation(hydrant_peer *peer, uint64_t *incarnation);
+
+/**
+ * Stores whether a peer is connected.
+ */
+int hydrant_peer_is_connected(hydrant_peer *peer, bool *is_connected);
+
+/**
+ * Sends a message, which arrives once and in order, as an event. Waits at most so many nanoseconds while the peer has
+ * 1 MiB of messages that its program has not read.
+ *
+ * Errors: HYDRANT_ERROR_TOO_LONG, HYDRANT_ERROR_BUSY, HYDRANT_ERROR_PEER_LOST, HYDRANT_ERROR_LEFT,
+ * HYDRANT_ERROR_CLOSED.
+ */
+int hydrant_peer_send(hydrant_peer *peer,
+                      const void *message,
+                      size_t bytes,
+                      uint64_t timeout);
+
+/**
+ * Lends new memory, all zero, and stores its address. Peers of this host map it, so that their copies need no system
+ * call. It is freed with the region. The address may be null.
+ *
+ * Errors: HYDRANT_ERROR_NETWORK if there is not so much memory, HYDRANT_ERROR_CLOSED.
+ */
+int hydrant_region_alloc(hydrant_endpoint *endpoint,
+                         size_t bytes,
+                         hydrant_region **region,
+                         void **start);
+
+/**
+ * Lends memory of the program, of any size, without touching it. It must stay allocated until the region is revoked. Peers
+ * may change it at any time by descriptors with that right.
+ *
+ * Errors: HYDRANT_ERROR_CLOSED.
+ */
+int hydrant_region_expose(hydrant_endpoint *endpoint,
+                          void *start,
+                          size_t bytes,
+                          hydrant_region **region);
+
+/**
+ * Revokes a region, and frees its handle. When this returns, no peer touches the memory any more, and each later use of a
+ * descriptor fails.
+ *
+ * Errors: HYDRANT_ERROR_HANDLE.
+ */
+int hydrant_region_revoke(hydrant_region *region);
+
+/**
+ * As hydrant_region_revoke, but waits at most so many nanoseconds for uses under way. No use begins after the call. After
+ * an error the handle is kept, and the next call goes on to wait.
+ *
+ * Errors: HYDRANT_ERROR_BUSY if a peer still uses the memory: it is stopped, or copies much.
+ */
+int hydrant_region_revoke_within(hydrant_region *region,
+                                 uint64_t timeout);
+
+/**
+ * Writes a descriptor of bytes of a region, for those who may use them, and stores its length: at most a few hundred
+ * bytes. A lease is in nanoseconds from now on; 0 is until the region is revoked.
+ *
+ * Errors: HYDRANT_ERROR_BOUNDS, HYDRANT_ERROR_ARGUMENT for the rights, HYDRANT_ERROR_TOO_LONG if there is no room.
+ */
+int hydrant_region_describe(hydrant_region *region,
+                            uint64_t offset,
+                            uint64_t bytes,
+                            uint32_t rights_given,
+                            uint64_t lease_given,
+                            void *descriptor,
+                            size_t descriptor_bytes,
+                            size_t *length);
+
+/**
+ * Writes a descriptor of a part of what another descriptor names, with no more rights and for no longer a time. Anybody
+ * who has a descriptor can narrow it, and nobody can widen it.
+ *
+ * Errors: HYDRANT_ERROR_DESCRIPTOR, HYDRANT_ERROR_BOUNDS, HYDRANT_ERROR_ARGUMENT, HYDRANT_ERROR_FULL if it was narrowed too
+ * often, HYDRANT_ERROR_TOO_LONG if there is no room.
+ */
+int hydrant_descriptor_narrow(const void *descriptor,
+                              size_t descriptor_bytes,
+                              uint64_t offset,
+                              uint64_t bytes,
+                              uint32_t rights_given,
+                              uint64_t lease_given,
+                              void *narrowed,
+                              size_t narrowed_bytes,
+                              size_t *length);
+
+/**
+ * Opens what a descriptor names at its owner, which answers even if its program computes. The handle holds for this
+ * connection, and is freed by hydrant_remote_close.
+ *
+ * Errors: HYDRANT_ERROR_DESCRIPTOR, HYDRANT_ERROR_REVOKED, HYDRANT_ERROR_EXPIRED, HYDRANT_ERROR_FULL,
+ * HYDRANT_ERROR_TIMEOUT, HYDRANT_ERROR_PEER_LOST, HYDRANT_ERROR_LEFT.
+ */
+int hydrant_remote_open(hydrant_peer *peer,
+                        const void *descriptor,
+                        size_t bytes,
+                        hydrant_remote **remote);
+
+/**
+ * Frees the handle of a peer's region.
+ *
+ * Errors: HYDRANT_ERROR_HANDLE.
+ */
+int hydrant_remote_close(hydrant_remote *remote);
+
+/**
+ * Stores the number of bytes of a peer's region.
+ */
+int hydrant_remote_bytes(hydrant_remote *remote, uint64_t *bytes);
+
+/**
+ * Writes bytes into a peer's region. When this returns, they are there.
+ *
+ * Errors: HYDRANT_ERROR_BOUNDS, HYDRANT_ERROR_PERMISSION, HYDRANT_ERROR_REVOKED, HYDRANT_ERROR_EXPIRED,
+ * HYDRANT_ERROR_PEER_LOST, HYDRANT_ERROR_LEFT, HYDRANT_ERROR_ADDRESS. Some bytes may have been written.
+ */
+int hydrant_remote_write(hydrant_remote *remote,
+                         uint64_t offset,
+                         const void *from,
+                         size_t bytes);
+
+/**
+ * Reads bytes of a peer's region.
+ *
+ * Errors: as hydrant_remote_write. Some bytes may have been read.
+ */
+int hydrant_remote_read(hydrant_remote *remote, uint64_t offset, void *into, size_t bytes);
+
+/**
+ * Starts reads (HYDRANT_READ) or writes (HYDRANT_WRITE), in any number, of any peers. A short batch is transferred before
+ * this returns. Workers transfer a long one, and nobody has to wait or poll for that. Own memory is in use until the
+ * batch is over. With a peer, the message is sent to it once all bytes are there; the peer may be null. A timeout is in
+ * nanoseconds from now on; 0 is none. The handle is freed by hydrant_batch_free.
+ *
+ * Errors: HYDRANT_ERROR_BOUNDS, HYDRANT_ERROR_PERMISSION, HYDRANT_ERROR_TOO_LONG, HYDRANT_ERROR_CLOSED. Nothing is started
+ * then. Errors of the transfer come from hydrant_batch_wait.
+ */
+int hydrant_batch_start(uint32_t direction,
+                        const hydrant_run *runs,
+                        size_t count,
+                        hydrant_peer *peer,
+                        const void *message,
+                        size_t message_bytes,
+                        uint64_t timeout,
+                        hydrant_batch **batch);
+
+/**
+ * Stores whether a batch is over. Then hydrant_batch_wait returns at once.
+ */
+int hydrant_batch_test(hydrant_batch *batch, bool *is_over);
+
+/**
+ * Waits until a batch is over, and returns its result, each time the same.
+ *
+ * Errors: those of hydrant_remote_write, HYDRANT_ERROR_TIMEOUT, HYDRANT_ERROR_CANCELLED. Nothing of the batch lands any
+ * more. hydrant_batch_part tells the fate of each part.
+ */
+int hydrant_batch_wait(hydrant_batch *batch);
+
+/**
+ * Stops a batch. When this returns, nothing of it lands any more. A batch that was over before keeps its result.
+ *
+ * Errors: as hydrant_batch_wait.
+ */
+int hydrant_batch_cancel(hydrant_batch *batch);
+
+/**
+ * Stores the fate of a part of a failed batch: HYDRANT_PART_*. Parts are counted as in the call that started it. All
+ * parts of a batch without an error are done.
+ *
+ * Errors: HYDRANT_ERROR_ARGUMENT if there is no such part, or nobody has waited for the batch.
+ */
+int hydrant_batch_part(hydrant_batch *batch,
+                       size_t part,
+                       uint32_t *fate);
+
+/**
+ * Frees the handle of a batch. A batch that is not over is cancelled first.
+ *
+ * Errors: HYDRANT_ERROR_HANDLE.
+ */
+int hydrant_batch_free(hydrant_batch *batch);
+
+/**
+ * Takes the next event. Waits for one at most so many nanoseconds: 0 is not at all, UINT64_MAX forever. If there is none,
+ * its kind is 0. An event is given back by hydrant_event_free, which does nothing for one of kind 0.
+ *
+ * Errors: HYDRANT_ERROR_CLOSED if the endpoint is closed and all events were taken.
+ */
+int hydrant_endpoint_event(hydrant_endpoint *endpoint,
+                           uint64_t timeout,
+                           hydrant_event *event);
+
+/**
+ * Gives an event back: frees its message, and drops its peer. Its kind is 0 then.
+ *
+ * Errors: HYDRANT_ERROR_HANDLE if its peer was dropped.
+ */
+int hydrant_event_free(hydrant_event *event);
+
+/**
+ * Stores a descriptor for poll and epoll that is readable while there are events. It is only to be polled, and stays the
+ * library's.
+ *
+ * Errors: HYDRANT_ERROR_NETWORK if no descriptors are left.
+ */
+int hydrant_endpoint_event_descriptor(hydrant_endpoint *endpoint,
+                                      int *descriptor);
 
 #ifdef __cplusplus
 }  // extern "C"

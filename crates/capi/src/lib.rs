@@ -3,7 +3,7 @@
 //!
 //! Each function returns a status: 0, or the negative number of a class of errors ([`status`]). Handles are
 //! numbers in tables ([`table`]), so that a wrong one is an error. No panic passes into C ([`edge`]). The folder
-//! [`job`] has the functions of jobs.
+//! [`job`] has the functions of jobs, and [`endpoint`] those of endpoints.
 //!
 //! # Safety
 //! C's caller fulfils these conditions, which the `SAFETY` comments of these files name:
@@ -15,6 +15,7 @@
 //! - C3. A function that C passes returns, may be called by any thread, and stays within the memory that it gets.
 
 mod edge;
+pub mod endpoint;
 pub mod job;
 pub mod status;
 mod table;

@@ -89,9 +89,27 @@ pub const HYDRANT_ERROR_LAUNCH: c_int = -37;
 pub const HYDRANT_ERROR_NETWORK: c_int = -38;
 /// Any other failure; hydrant_last_error tells it.
 pub const HYDRANT_ERROR_OTHER: c_int = -39;
+/// A peer has closed its endpoint.
+pub const HYDRANT_ERROR_LEFT: c_int = -40;
+/// An endpoint cannot be reached, or does not want to be.
+pub const HYDRANT_ERROR_UNREACHABLE: c_int = -41;
+/// The endpoint is closed.
+pub const HYDRANT_ERROR_CLOSED: c_int = -42;
+/// The time for which memory was lent is over.
+pub const HYDRANT_ERROR_EXPIRED: c_int = -43;
+/// An address or a descriptor is malformed, was changed, or is of another endpoint.
+pub const HYDRANT_ERROR_DESCRIPTOR: c_int = -44;
+/// A descriptor, or the system, does not permit the access.
+pub const HYDRANT_ERROR_PERMISSION: c_int = -45;
+/// The operation was cancelled. Nothing of it lands any more.
+pub const HYDRANT_ERROR_CANCELLED: c_int = -46;
+/// A peer uses the memory, or has not read its messages.
+pub const HYDRANT_ERROR_BUSY: c_int = -47;
+/// A table is full.
+pub const HYDRANT_ERROR_FULL: c_int = -48;
 
 /// The numbers, with the name and the text of each.
-const ALL: [(c_int, &CStr, &CStr); 40] = [
+const ALL: [(c_int, &CStr, &CStr); 49] = [
     (HYDRANT_SUCCESS, c"HYDRANT_SUCCESS", c"success"),
     (
         HYDRANT_ERROR_NULL,
@@ -288,6 +306,47 @@ const ALL: [(c_int, &CStr, &CStr); 40] = [
         c"HYDRANT_ERROR_OTHER",
         c"a failure of another kind",
     ),
+    (
+        HYDRANT_ERROR_LEFT,
+        c"HYDRANT_ERROR_LEFT",
+        c"a peer has left",
+    ),
+    (
+        HYDRANT_ERROR_UNREACHABLE,
+        c"HYDRANT_ERROR_UNREACHABLE",
+        c"an endpoint is not reached",
+    ),
+    (
+        HYDRANT_ERROR_CLOSED,
+        c"HYDRANT_ERROR_CLOSED",
+        c"the endpoint is closed",
+    ),
+    (
+        HYDRANT_ERROR_EXPIRED,
+        c"HYDRANT_ERROR_EXPIRED",
+        c"the time of a descriptor is over",
+    ),
+    (
+        HYDRANT_ERROR_DESCRIPTOR,
+        c"HYDRANT_ERROR_DESCRIPTOR",
+        c"an address or a descriptor is of no use",
+    ),
+    (
+        HYDRANT_ERROR_PERMISSION,
+        c"HYDRANT_ERROR_PERMISSION",
+        c"the access is not permitted",
+    ),
+    (
+        HYDRANT_ERROR_CANCELLED,
+        c"HYDRANT_ERROR_CANCELLED",
+        c"the operation was cancelled",
+    ),
+    (HYDRANT_ERROR_BUSY, c"HYDRANT_ERROR_BUSY", c"a peer is busy"),
+    (
+        HYDRANT_ERROR_FULL,
+        c"HYDRANT_ERROR_FULL",
+        c"a table is full",
+    ),
 ];
 
 /// A failed call.
@@ -316,6 +375,44 @@ impl From<Error> for CallFailure {
     #[cold]
     fn from(cause: Error) -> Self {
         Self::new(code_of(&cause), cause.to_string())
+    }
+}
+
+impl From<hydrant::endpoint::Error> for CallFailure {
+    #[cold]
+    fn from(cause: hydrant::endpoint::Error) -> Self {
+        Self::new(endpoint_code_of(&cause), cause.to_string())
+    }
+}
+
+/// The number of a class of errors of endpoints.
+fn endpoint_code_of(cause: &hydrant::endpoint::Error) -> c_int {
+    use hydrant::endpoint::Error;
+    match cause {
+        Error::BadAddress(_)
+        | Error::BadDescriptor(_)
+        | Error::Forged { .. }
+        | Error::OtherOwner { .. } => HYDRANT_ERROR_DESCRIPTOR,
+        Error::OwnAddress | Error::Unreachable { .. } | Error::NotConnected { .. } => {
+            HYDRANT_ERROR_UNREACHABLE
+        }
+        Error::NameTooLong { .. } | Error::MessageTooLong { .. } => HYDRANT_ERROR_TOO_LONG,
+        Error::Lost { .. } => HYDRANT_ERROR_PEER_LOST,
+        Error::Left { .. } => HYDRANT_ERROR_LEFT,
+        Error::Revoked { .. } => HYDRANT_ERROR_REVOKED,
+        Error::Expired { .. } => HYDRANT_ERROR_EXPIRED,
+        Error::NotPermitted { .. } | Error::Forbidden { .. } => HYDRANT_ERROR_PERMISSION,
+        Error::OutOfBounds { .. } | Error::BadRange { .. } => HYDRANT_ERROR_BOUNDS,
+        Error::LengthMismatch { .. } => HYDRANT_ERROR_LENGTH,
+        Error::NotMapped { .. } => HYDRANT_ERROR_ADDRESS,
+        Error::Exhausted { .. } | Error::NarrowedTooOften { .. } => HYDRANT_ERROR_FULL,
+        Error::NoRoom { .. } | Error::StillInUse { .. } => HYDRANT_ERROR_BUSY,
+        Error::DeadlinePassed { .. } | Error::TimedOut { .. } => HYDRANT_ERROR_TIMEOUT,
+        Error::Cancelled { .. } => HYDRANT_ERROR_CANCELLED,
+        Error::Closed => HYDRANT_ERROR_CLOSED,
+        Error::Forked => HYDRANT_ERROR_FORKED,
+        Error::System(_) => HYDRANT_ERROR_NETWORK,
+        _ => HYDRANT_ERROR_OTHER,
     }
 }
 

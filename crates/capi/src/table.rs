@@ -28,7 +28,7 @@ const KIND_BITS: u32 = 6;
 const GENERATIONS: u32 = 1 << (64 - ALIGN_BITS - PLACE_BITS - KIND_BITS);
 
 /// The kinds of handles, by number.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 14] = [
     "nothing",
     "a job",
     "memory",
@@ -38,6 +38,11 @@ const KINDS: [&str; 9] = [
     "a loan",
     "an operation",
     "a message",
+    "an endpoint",
+    "a peer",
+    "a region",
+    "a peer's region",
+    "a batch",
 ];
 
 /// The values of one kind that C has handles of. `H` is the type of the handle in C.

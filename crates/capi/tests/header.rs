@@ -7,7 +7,7 @@ use std::{env, fs, path::Path};
 use cbindgen::{Builder, Config, Language, Style};
 
 /// The sources, in the order of the header.
-const SOURCES: [&str; 20] = [
+const SOURCES: [&str; 27] = [
     "status.rs",
     "job/types.rs",
     "job/lifecycle.rs",
@@ -28,6 +28,13 @@ const SOURCES: [&str; 20] = [
     "job/two_sided.rs",
     "job/locks.rs",
     "job/counters.rs",
+    "endpoint/types.rs",
+    "endpoint/lifecycle.rs",
+    "endpoint/peers.rs",
+    "endpoint/regions.rs",
+    "endpoint/remote.rs",
+    "endpoint/batches.rs",
+    "endpoint/events.rs",
 ];
 
 /// Marks functions that never return.
@@ -93,7 +100,7 @@ fn header_matches_the_library() {
 #[test]
 fn no_source_is_left_out() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for folder in ["", "job"] {
+    for folder in ["", "job", "endpoint"] {
         for file in fs::read_dir(sources.join(folder)).expect("a folder") {
             let path = file.expect("a file").path();
             let Ok(text) = fs::read_to_string(&path) else {

@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         roles::test("every_function_is_called", every_function_is_called),
         roles::test("links_statically", links_statically),
         roles::test("the_header_is_cpp", the_header_is_cpp),
+        roles::test("endpoints", endpoints),
     ];
     for (network, variables) in NETWORKS {
         let with = move |name: String, body: fn(&'static str, Variables)| {
@@ -288,6 +289,12 @@ fn links_statically() {
     let arguments = [&[library.clone().into()], &also[..]].concat();
     let binary = compile("transfers.c", "transfers_static", &library, &arguments);
     assert_ok(&run(&binary, &[], 2, NETWORKS[0].1), "a static program");
+}
+
+/// A program without a job, which starts the second process by itself.
+fn endpoints() {
+    let output = running::run(&mut Command::new(compiled("endpoints")));
+    assert_ok(&output, "two endpoints");
 }
 
 fn the_header_is_cpp() {

@@ -55,6 +55,11 @@ impl Region {
         self.len() == 0
     }
 
+    /// Returns the address of the memory, for programs in C. Peers may change it at any time.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.handle.core.window.as_ptr()
+    }
+
     /// Returns a descriptor of the whole region, for those who may use it.
     pub fn descriptor(&self, rights: Rights) -> Descriptor {
         self.describe(0, self.len() as u64, rights, None)

@@ -33,6 +33,7 @@
 //! | compute together | [`Job::barrier`], [`Team`] |
 //! | register much memory before its use | [`Job::register_in_background`], [`Exposed::register_in_background`] |
 //! | set and count | [`Settings`], [`Counters`] |
+//! | serve peers that come and go, without a job | [`endpoint`] |
 //! | see the log | `log_to_stderr` (feature `log`) |
 //!
 //! # Networks
@@ -104,6 +105,8 @@ pub use foresight::Foresight;
 /// The crate whose 16-bit floats can be reduced, in the version that Hydrant uses.
 #[cfg(feature = "half")]
 pub use half;
+/// Peers that come and go: processes without a job that read and write each other's memory.
+pub use hydrant_endpoint as endpoint;
 pub use hydrant_conduit::{
     Caps, Footprint, Rank,
     memory::{Column, Factor, Number, Runs},
