@@ -24,7 +24,7 @@ use crate::{
     plan::{BatchChunk, BatchPlan},
     promise::Promise,
     state::EndpointState,
-    workers::Work,
+    workers::SharedWork,
 };
 
 /// States of a chunk.
@@ -239,7 +239,7 @@ impl BatchCore {
     }
 }
 
-impl Work for BatchCore {
+impl SharedWork for BatchCore {
     fn chunks(&self) -> usize {
         self.chunks.len()
     }

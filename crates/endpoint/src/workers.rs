@@ -11,8 +11,8 @@ use parking_lot::{Condvar, Mutex};
 /// The most threads.
 const MOST: usize = 8;
 
-/// Work that any number of threads do together.
-pub(crate) trait Work: Send + Sync {
+/// SharedWork that any number of threads do together.
+pub(crate) trait SharedWork: Send + Sync {
     /// Returns how many threads can do something at once.
     fn chunks(&self) -> usize;
 
@@ -31,7 +31,7 @@ pub(crate) struct Workers {
 }
 
 struct WorkerState {
-    queue: VecDeque<Arc<dyn Work>>,
+    queue: VecDeque<Arc<dyn SharedWork>>,
     threads: Vec<JoinHandle<()>>,
     sleeping: usize,
     is_over: bool,
@@ -53,7 +53,7 @@ impl Workers {
     }
 
     /// Hands a batch to the threads. Returns `false` if there are none, and none can be started.
-    pub(crate) fn submit(self: &Arc<Self>, batch: Arc<dyn Work>) -> bool {
+    pub(crate) fn submit(self: &Arc<Self>, batch: Arc<dyn SharedWork>) -> bool {
         let mut state = self.state.lock();
         if state.is_over {
             return false;
