@@ -112,7 +112,7 @@ pub unsafe extern "C" fn hydrant_wait_any(
         let mut taken = TakenWorks::take(operations)?;
         let first = taken.wait_for_any()?;
         index.write(first);
-        let work = taken.works[first].1.take().ok_or_else(in_use)?;
+        let work = taken.works[first].work.take().ok_or_else(in_use)?;
         end(&mut operations[first], work)
     })
 }
@@ -169,30 +169,36 @@ pub unsafe extern "C" fn hydrant_detach(operation: *mut *mut hydrant_operation) 
 
 /// Operations that a thread waits for together. Those that it does not end are given back.
 struct TakenWorks {
-    works: Vec<(Arc<OperationObject>, Option<Box<dyn Work>>)>,
+    works: Vec<TakenWork>,
+}
+
+struct TakenWork {
+    object: Arc<OperationObject>,
+    /// `None` once the operation is being ended.
+    work: Option<Box<dyn Work>>,
 }
 
 impl TakenWorks {
     fn take(operations: &[*mut hydrant_operation]) -> Result<Self> {
         let mut taken = Self { works: Vec::new() };
         for place in operations {
-            let found = OPERATIONS.get(*place)?;
-            let work = found.work.lock().take().ok_or_else(in_use)?;
-            taken.works.push((found, Some(work)));
+            let object = OPERATIONS.get(*place)?;
+            let work = object.work.lock().take();
+            let work = Some(work.ok_or_else(in_use)?);
+            taken.works.push(TakenWork { object, work });
         }
         Ok(taken)
     }
 
     /// Waits until one is over, and returns its index.
     fn wait_for_any(&mut self) -> Result<usize> {
-        let Some((first, _)) = self.works.first() else {
+        let Some(first) = self.works.first() else {
             return Err(argument("no operations were given to wait for"));
         };
-        let (owner, mut found) = (Arc::clone(&first.owner), 0);
+        let (owner, mut found) = (Arc::clone(&first.object.owner), 0);
         let any = pin!(poll_fn(|context| {
-            let over = |(_, work): &mut (_, Option<Box<dyn Work>>)| {
-                work.as_mut().is_none_or(|work| work.poll(context))
-            };
+            let over =
+                |taken: &mut TakenWork| (taken.work.as_mut()).is_none_or(|work| work.poll(context));
             match self.works.iter_mut().position(over) {
                 Some(first) => {
                     found = first;
@@ -208,9 +214,9 @@ impl TakenWorks {
 
 impl Drop for TakenWorks {
     fn drop(&mut self) {
-        for (object, work) in &mut self.works {
-            if let Some(work) = work.take() {
-                *object.work.lock() = Some(work);
+        for taken in &mut self.works {
+            if let Some(work) = taken.work.take() {
+                *taken.object.work.lock() = Some(work);
             }
         }
     }
