@@ -1252,6 +1252,21 @@ int hydrant_put_to_nbi(hydrant_job *job,
 int hydrant_get_from_nbi(hydrant_job *job, const hydrant_pointer *from, void *target, size_t bytes);
 
 /**
+ * Waits until all puts and gets of this rank so far are remotely complete, and all atomic operations and signals.
+ *
+ * Errors: HYDRANT_ERROR_PEER_LOST if any rank is lost, HYDRANT_ERROR_IN_HANDLER. The first error of an operation without
+ * a handle.
+ */
+int hydrant_quiet(hydrant_job *job);
+
+/**
+ * Orders this rank's puts: each peer sees those before the fence no later than those after it.
+ *
+ * Errors: as hydrant_quiet.
+ */
+int hydrant_fence(hydrant_job *job);
+
+/**
  * Polls, and stores in done whether an operation is complete: remotely, if it is a put. If it is, its results are
  * stored where its call said, and null is stored as the operation. A null operation is complete.
  *
@@ -1316,19 +1331,68 @@ int hydrant_test_all(hydrant_operation **operations,
 int hydrant_detach(hydrant_operation **operation);
 
 /**
- * Waits until all puts and gets of this rank so far are remotely complete, and all atomic operations and signals.
+ * Polls, and stores in done whether an operation is complete: remotely, if it is a put. If it is, its results are
+ * stored where its call said, and null is stored as the operation. A null operation is complete.
  *
- * Errors: HYDRANT_ERROR_PEER_LOST if any rank is lost, HYDRANT_ERROR_IN_HANDLER. The first error of an operation without
- * a handle.
+ * Errors: those of the operation, which is then over, and null is stored as the operation. HYDRANT_ERROR_HANDLE,
+ * HYDRANT_ERROR_TURN while another thread waits for it.
  */
-int hydrant_quiet(hydrant_job *job);
+int hydrant_test(hydrant_operation **operation,
+                 bool *done);
 
 /**
- * Orders this rank's puts: each peer sees those before the fence no later than those after it.
+ * Waits until an operation is complete: remotely, if it is a put. Its results are stored where its call said, and null
+ * is stored as the operation. A null operation is complete. Handles messages meanwhile.
  *
- * Errors: as hydrant_quiet.
+ * Errors: those of the operation, which is then over. HYDRANT_ERROR_HANDLE, HYDRANT_ERROR_IN_HANDLER,
+ * HYDRANT_ERROR_TURN while another thread waits for it.
  */
-int hydrant_fence(hydrant_job *job);
+int hydrant_wait(hydrant_operation **operation);
+
+/**
+ * Waits until a put no longer reads its source, which may then be changed. The operation stays. Other operations are
+ * not waited for.
+ *
+ * Errors: HYDRANT_ERROR_HANDLE, HYDRANT_ERROR_IN_HANDLER, HYDRANT_ERROR_TURN while another thread waits for it.
+ */
+int hydrant_wait_local(hydrant_operation *operation);
+
+/**
+ * Waits until all of count operations are complete, as hydrant_wait, and stores null in their places. All are waited
+ * for, also after an error.
+ *
+ * Errors: the first one among the operations.
+ */
+int hydrant_wait_all(hydrant_operation **operations,
+                     size_t count);
+
+/**
+ * Waits until one of count operations is complete, stores its index, and null in its place. Of several it takes the
+ * first.
+ *
+ * Errors: those of the operation, whose index is stored, too; HYDRANT_ERROR_ARGUMENT if count is 0.
+ */
+int hydrant_wait_any(hydrant_operation **operations,
+                     size_t count,
+                     size_t *index);
+
+/**
+ * Polls, and stores in done whether all of count operations are complete. Null is stored in the places of those that
+ * are.
+ *
+ * Errors: those of the first operation that failed, whose place then is null. The rest may be tested again.
+ */
+int hydrant_test_all(hydrant_operation **operations,
+                     size_t count,
+                     bool *done);
+
+/**
+ * Lets an operation go on without its handle, and stores null in its place. A put or a get then is as one of
+ * hydrant_put_nbi or hydrant_get_nbi. The results of an atomic operation or of a collective are dropped.
+ *
+ * Errors: HYDRANT_ERROR_ARGUMENT for a send or a receive, which keeps its handle; HYDRANT_ERROR_HANDLE.
+ */
+int hydrant_detach(hydrant_operation **operation);
 
 /**
  * Puts the bytes that from names, counted from the source, to the bytes of a rank's part that to names, in order. The
@@ -2103,7 +2167,8 @@ int hydrant_scan_nb(hydrant_team *team,
                     hydrant_operation **operation);
 
 /**
- * Registers a handler, and stores its number, which is the same on every rank. Every rank registers the same handlers in
+ * Registers a handler, and stores its number, which is the same on every rank: they count from 0. A peer may send to the
+ * handler before this returns here. Every rank registers the same handlers in
  * the same order. When this returns, every rank has the handler. Collective.
  *
  * Errors: HYDRANT_ERROR_HANDLER if there are too many, HYDRANT_ERROR_MISMATCH, HYDRANT_ERROR_PEER_LOST,

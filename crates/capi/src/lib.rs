@@ -3,7 +3,8 @@
 //!
 //! Each function returns a status: 0, or the negative number of a class of errors ([`status`]). Handles are
 //! numbers in tables ([`table`]), so that a wrong one is an error. No panic passes into C ([`edge`]). The folder
-//! [`job`] has the functions of jobs, and [`endpoint`] those of endpoints.
+//! [`job`] has the functions of jobs, [`operations`] those for all operations in flight, and [`endpoint`] those of
+//! endpoints.
 //!
 //! # Safety
 //! C's caller fulfils these conditions, which the `SAFETY` comments of these files name:
@@ -17,5 +18,6 @@
 mod edge;
 pub mod endpoint;
 pub mod job;
+pub mod operations;
 pub mod status;
 mod table;

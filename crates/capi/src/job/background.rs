@@ -7,24 +7,22 @@ use std::{
     sync::Arc,
 };
 
-use hydrant::{BackgroundHandle, Pod, TeamRank};
+use hydrant::{BackgroundHandle, Pod, TeamRank, half, num_complex};
 
-use super::types::{
-    HYDRANT_BF16, HYDRANT_C32, HYDRANT_C64, HYDRANT_F16, HYDRANT_F32, HYDRANT_F64, HYDRANT_I8,
-    HYDRANT_I16, HYDRANT_I32, HYDRANT_I64, HYDRANT_U8, HYDRANT_U16, HYDRANT_U32, HYDRANT_U64,
-};
 use super::{
     objects::{TEAMS, TeamObject},
     reductions::with_type,
-    rma::keep_background,
-    types::{hydrant_op, hydrant_operation, hydrant_team, hydrant_type, no_type, reduction},
-    work::ResultPlace,
+    types::{
+        HYDRANT_BF16, HYDRANT_C32, HYDRANT_C64, HYDRANT_F16, HYDRANT_F32, HYDRANT_F64, HYDRANT_I8,
+        HYDRANT_I16, HYDRANT_I32, HYDRANT_I64, HYDRANT_U8, HYDRANT_U16, HYDRANT_U32, HYDRANT_U64,
+        hydrant_op, hydrant_team, hydrant_type, no_type, reduction,
+    },
 };
 use crate::{
     edge::{edge, input, lent, room, times},
+    operations::{hydrant_operation, keep_background, work::ResultPlace},
     status::Result,
 };
-use hydrant::{half, num_complex};
 
 /// Begins to wait for all members of the team. The operation is complete when all have begun it.
 ///

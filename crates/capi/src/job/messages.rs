@@ -72,7 +72,8 @@ impl Drop for Handling {
     }
 }
 
-/// Registers a handler, and stores its number, which is the same on every rank. Every rank registers the same handlers in
+/// Registers a handler, and stores its number, which is the same on every rank: they count from 0. A peer may send to the
+/// handler before this returns here. Every rank registers the same handlers in
 /// the same order. When this returns, every rank has the handler. Collective.
 ///
 /// Errors: HYDRANT_ERROR_HANDLER if there are too many, HYDRANT_ERROR_MISMATCH, HYDRANT_ERROR_PEER_LOST,
@@ -109,7 +110,7 @@ pub unsafe extern "C" fn hydrant_register_handler(
                 }
             });
         })?;
-        handler.write(job.keep_handler(made));
+        handler.write(made.number().into());
         Ok(())
     })
 }

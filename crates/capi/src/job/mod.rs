@@ -1,5 +1,5 @@
-//! The functions of jobs. The file `types.rs` has the types of C, `objects.rs` the objects that handles lead to, and `work.rs`
-//! operations in flight. Each other file has the functions of one subject.
+//! The functions of jobs. The file `types.rs` has the types of C, and `objects.rs` the objects that handles lead
+//! to. Each other file has the functions of one subject.
 
 #![allow(unsafe_code)] // pointers of C
 #![allow(non_camel_case_types, reason = "the names are those of C")]
@@ -9,7 +9,6 @@
 )]
 
 mod objects;
-mod work;
 
 pub mod accumulate;
 pub mod anywhere;
@@ -22,7 +21,6 @@ pub mod lifecycle;
 pub mod locks;
 pub mod memory;
 pub mod messages;
-pub mod operations;
 pub mod reductions;
 pub mod rma;
 pub mod sections;

@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{
@@ -16,14 +17,11 @@ use hydrant::{
 };
 use parking_lot::Mutex;
 
-use super::{
-    types::{
-        hydrant_exposed, hydrant_job, hydrant_loan, hydrant_locks, hydrant_memory,
-        hydrant_operation, hydrant_team,
-    },
-    work::Work,
+use super::types::{
+    hydrant_exposed, hydrant_job, hydrant_loan, hydrant_locks, hydrant_memory, hydrant_team,
 };
 use crate::{
+    operations::{self, OperationOwner},
     status::{CallFailure, HYDRANT_ERROR_HANDLER, Result},
     table::CHandles,
 };
@@ -34,15 +32,12 @@ pub(super) static TEAMS: CHandles<hydrant_team, TeamObject> = CHandles::new(3);
 pub(super) static LOCKS: CHandles<hydrant_locks, LocksObject> = CHandles::new(4);
 pub(super) static EXPOSED: CHandles<hydrant_exposed, ExposedObject> = CHandles::new(5);
 pub(super) static LOANS: CHandles<hydrant_loan, LoanObject> = CHandles::new(6);
-pub(super) static OPERATIONS: CHandles<hydrant_operation, OperationObject> = CHandles::new(7);
 
 /// A job and what C began in it.
 pub(super) struct JobObject {
     pub(super) job: Job,
     /// The handle of the team of all ranks, once it was asked for.
     pub(super) world: AtomicUsize,
-    /// The handlers, by number.
-    handlers: Mutex<Vec<Handler>>,
     implicit: Mutex<ImplicitOperations>,
 }
 
@@ -87,18 +82,11 @@ pub(super) struct LoanObject {
     pub(super) _loan: AnywhereLoan,
 }
 
-pub(super) struct OperationObject {
-    pub(super) job: Arc<JobObject>,
-    /// `None` while a thread waits for the operation, and afterwards.
-    pub(super) work: Mutex<Option<Box<dyn Work>>>,
-}
-
 impl JobObject {
     pub(super) fn new(job: Job) -> Self {
         Self {
             job,
             world: AtomicUsize::new(0),
-            handlers: Mutex::default(),
             implicit: Mutex::new(ImplicitOperations {
                 open: Vec::new(),
                 most: MANY,
@@ -126,26 +114,47 @@ impl JobObject {
         Ok(std::ptr::without_provenance_mut(known))
     }
 
-    pub(super) fn keep_handler(&self, handler: Handler) -> u32 {
-        self.handlers.lock().push(handler);
-        handler.number().into()
-    }
-
     /// Returns a handler by its number.
     ///
     /// # Errors
     /// HYDRANT_ERROR_HANDLER.
     pub(super) fn handler(&self, number: u32) -> Result<Handler> {
-        let handlers = self.handlers.lock();
-        let known = handlers.iter().find(|it| u32::from(it.number()) == number);
-        known.copied().ok_or_else(|| {
+        let known = (number.try_into().ok()).and_then(|number| self.job.handler_numbered(number));
+        known.ok_or_else(|| {
             let text = format!("there is no handler number {number}");
             CallFailure::new(HYDRANT_ERROR_HANDLER, text)
         })
     }
 
-    /// Keeps an operation that C has no handle of.
-    pub(super) fn keep_implicit(&self, operation: RawOperation) {
+    /// Completes the operations without handles. Returns the first error among them, once.
+    pub(super) fn finish_implicit(&self) -> Result<()> {
+        may_wait("a wait for operations")?;
+        let mut implicit = self.implicit.lock();
+        let (open, failed) = (std::mem::take(&mut implicit.open), implicit.failed.take());
+        drop(implicit);
+        let mut outcome = failed.map_or(Ok(()), Err);
+        for mut operation in open {
+            outcome = outcome.and(operation.wait());
+        }
+        Ok(outcome?)
+    }
+
+    /// Removes all handles of the job.
+    pub(super) fn remove_handles(self: &Arc<Self>) {
+        let is_ours = |job: &Arc<Self>| Arc::ptr_eq(job, self);
+        operations::remove_all(self);
+        drop(MEMORIES.remove_all(|it| is_ours(&it.job)));
+        drop(TEAMS.remove_all(|it| is_ours(&it.job)));
+        drop(LOCKS.remove_all(|it| is_ours(&it.job)));
+        drop(EXPOSED.remove_all(|it| is_ours(&it.job)));
+        drop(LOANS.remove_all(|it| is_ours(&it.job)));
+        drop(JOBS.remove_all(|it| std::ptr::eq(it, &raw const **self)));
+        let _ = LAST_MEMORY.try_with(Cell::take);
+    }
+}
+
+impl OperationOwner for JobObject {
+    fn keep_implicit(&self, operation: RawOperation) {
         if operation.is_complete() {
             return;
         }
@@ -171,30 +180,8 @@ impl JobObject {
         implicit.failed = implicit.failed.take().or(failed);
     }
 
-    /// Completes the operations without handles. Returns the first error among them, once.
-    pub(super) fn finish_implicit(&self) -> Result<()> {
-        may_wait("a wait for operations")?;
-        let mut implicit = self.implicit.lock();
-        let (open, failed) = (std::mem::take(&mut implicit.open), implicit.failed.take());
-        drop(implicit);
-        let mut outcome = failed.map_or(Ok(()), Err);
-        for mut operation in open {
-            outcome = outcome.and(operation.wait());
-        }
-        Ok(outcome?)
-    }
-
-    /// Removes all handles of the job.
-    pub(super) fn remove_handles(self: &Arc<Self>) {
-        let is_ours = |job: &Arc<Self>| Arc::ptr_eq(job, self);
-        drop(OPERATIONS.remove_all(|it| is_ours(&it.job)));
-        drop(MEMORIES.remove_all(|it| is_ours(&it.job)));
-        drop(TEAMS.remove_all(|it| is_ours(&it.job)));
-        drop(LOCKS.remove_all(|it| is_ours(&it.job)));
-        drop(EXPOSED.remove_all(|it| is_ours(&it.job)));
-        drop(LOANS.remove_all(|it| is_ours(&it.job)));
-        drop(JOBS.remove_all(|it| std::ptr::eq(it, &raw const **self)));
-        let _ = LAST_MEMORY.try_with(Cell::take);
+    fn wait_for(&self, future: Pin<&mut dyn Future<Output = ()>>) -> hydrant::Result<()> {
+        self.job.wait_for(future)
     }
 }
 

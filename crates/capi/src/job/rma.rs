@@ -1,20 +1,16 @@
 //! Puts and gets of contiguous bytes.
 
-use std::{
-    ffi::{c_int, c_void},
-    sync::Arc,
-};
+use std::ffi::{c_int, c_void};
 
-use hydrant::{BackgroundHandle, Rank, RawOperation};
+use hydrant::Rank;
 
 use super::{
-    objects::{JOBS, JobObject, OPERATIONS, OperationObject, with_memory},
-    types::{hydrant_job, hydrant_memory, hydrant_operation, hydrant_pointer},
-    work::{BackgroundWork, RmaWork, Work},
+    objects::{JOBS, with_memory},
+    types::{hydrant_job, hydrant_memory, hydrant_pointer},
 };
 use crate::{
     edge::{edge, given, input, lent, output, room},
-    status::Result,
+    operations::{OperationOwner, hydrant_operation, keep_transfer},
 };
 
 /// Puts bytes into the part of a rank, from an offset on. The put is remotely complete on return.
@@ -284,34 +280,27 @@ pub unsafe extern "C" fn hydrant_get_from_nbi(
     })
 }
 
-/// Returns the handle of a put or a get; null if it is complete.
-fn keep_transfer(job: &Arc<JobObject>, begun: RawOperation) -> Result<*mut hydrant_operation> {
-    if begun.is_complete() {
-        return Ok(std::ptr::null_mut());
-    }
-    keep_work(job, Box::new(RmaWork::new(begun)))
-}
-
-/// Returns the handle of an operation in flight.
-pub(super) fn keep_work(
-    job: &Arc<JobObject>,
-    work: Box<dyn Work>,
-) -> Result<*mut hydrant_operation> {
-    OPERATIONS.insert(OperationObject {
-        job: Arc::clone(job),
-        work: parking_lot::Mutex::new(Some(work)),
+/// Waits until all puts and gets of this rank so far are remotely complete, and all atomic operations and signals.
+///
+/// Errors: HYDRANT_ERROR_PEER_LOST if any rank is lost, HYDRANT_ERROR_IN_HANDLER. The first error of an operation without
+/// a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hydrant_quiet(job: *mut hydrant_job) -> c_int {
+    edge("hydrant_quiet", || {
+        let job = JOBS.get(job)?;
+        let completed = job.finish_implicit();
+        completed.and(Ok(job.job.quiet()?))
     })
 }
 
-/// Returns the handle of an operation in the background, whose result `store` gives to C; null if it is complete.
-pub(super) fn keep_background<R: Send + 'static>(
-    job: &Arc<JobObject>,
-    mut begun: BackgroundHandle<R>,
-    store: impl FnOnce(R) + Send + 'static,
-) -> Result<*mut hydrant_operation> {
-    if begun.test()? && hydrant::may_wait("a look").is_ok() {
-        store(begun.wait()?);
-        return Ok(std::ptr::null_mut());
-    }
-    keep_work(job, Box::new(BackgroundWork::new(begun, store)))
+/// Orders this rank's puts: each peer sees those before the fence no later than those after it.
+///
+/// Errors: as hydrant_quiet.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hydrant_fence(job: *mut hydrant_job) -> c_int {
+    edge("hydrant_fence", || {
+        let job = JOBS.get(job)?;
+        let completed = job.finish_implicit();
+        completed.and(Ok(job.job.fence()?))
+    })
 }

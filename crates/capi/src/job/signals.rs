@@ -9,15 +9,15 @@ use hydrant::{Rank, Symmetric};
 
 use super::{
     objects::{JOBS, MEMORIES, MemoryObject, with_memory},
-    rma::keep_background,
     sections::{end_of, local_section, section},
     types::{
-        HYDRANT_FOREVER, comparison, hydrant_compare, hydrant_job, hydrant_memory,
-        hydrant_operation, hydrant_pointer, hydrant_section, hydrant_signal_op, signal,
+        HYDRANT_FOREVER, comparison, hydrant_compare, hydrant_job, hydrant_memory, hydrant_pointer,
+        hydrant_section, hydrant_signal_op, signal,
     },
 };
 use crate::{
     edge::{base, edge, given, input, optional, output, room},
+    operations::{hydrant_operation, keep_background},
     status::{
         CallFailure, HYDRANT_ERROR_ALIGNMENT, HYDRANT_ERROR_BOUNDS, HYDRANT_ERROR_TIMEOUT, Result,
     },

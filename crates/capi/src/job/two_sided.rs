@@ -2,18 +2,25 @@
 
 use std::{
     ffi::{c_int, c_void},
+    pin::Pin,
     ptr,
+    task::Context,
 };
 
-use hydrant::{AnySource, AnyTag, Rank, Source, Tag};
+use hydrant::{AnySource, AnyTag, Rank, RawMessage, RawOperation, Source, Status, Tag};
 
 use super::{
     objects::JOBS,
-    rma::keep_work,
-    types::{HYDRANT_ANY_SOURCE, HYDRANT_ANY_TAG, hydrant_job, hydrant_operation, hydrant_status},
-    work::{MessageWork, ResultPlace},
+    types::{HYDRANT_ANY_SOURCE, HYDRANT_ANY_TAG, hydrant_job, hydrant_status},
 };
-use crate::edge::{edge, input, lent, optional, output, room};
+use crate::{
+    edge::{edge, input, lent, optional, output, room},
+    operations::{
+        hydrant_operation, keep_work,
+        work::{ResultPlace, Work, keep_failure, keep_outcome},
+    },
+    status::Result,
+};
 
 /// Sends bytes to a rank under a tag: a number up to max_tag of hydrant_capabilities. On return the data may be used
 /// again, but a short message may not have been received yet. Messages of one rank to another that fit the same receives
@@ -119,12 +126,7 @@ pub unsafe extern "C" fn hydrant_send_nb(
         let job = JOBS.get(job)?;
         // SAFETY: 1. and 2. C1 and C2, until the operation is complete.
         let message = unsafe { (job.job).send_raw_nb(Rank(rank), tag, (data, bytes), false)? };
-        let work = Box::new(MessageWork {
-            message,
-            failed: None,
-            status: ResultPlace(ptr::null_mut()),
-        });
-        operation.write(keep_work(&job, work)?);
+        operation.write(keep_work(job, MessageWork::new(message, ptr::null_mut()))?);
         Ok(())
     })
 }
@@ -151,12 +153,7 @@ pub unsafe extern "C" fn hydrant_receive_nb(
         let (source, tag) = (source_of(source), tag_of(tag));
         // SAFETY: 1. and 2. C1 and C2, until the operation is complete.
         let message = unsafe { job.job.receive_raw_nb(source, tag, (buffer, bytes))? };
-        let work = Box::new(MessageWork {
-            message,
-            failed: None,
-            status: ResultPlace(status),
-        });
-        operation.write(keep_work(&job, work)?);
+        operation.write(keep_work(job, MessageWork::new(message, status))?);
         Ok(())
     })
 }
@@ -203,6 +200,62 @@ pub unsafe extern "C" fn hydrant_try_probe(
         }
         Ok(())
     })
+}
+
+/// A send or a receive in flight.
+struct MessageWork {
+    message: RawMessage,
+    outcome: Option<hydrant::Result<Status>>,
+    status: ResultPlace<hydrant_status>,
+}
+
+impl MessageWork {
+    fn new(message: RawMessage, status: *mut hydrant_status) -> Box<Self> {
+        Box::new(Self {
+            message,
+            outcome: None,
+            status: ResultPlace(status),
+        })
+    }
+}
+
+impl Work for MessageWork {
+    fn test(&mut self) -> bool {
+        self.outcome.is_some() || keep_failure(&mut self.outcome, self.message.test())
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> bool {
+        self.outcome.is_some() || {
+            let polled = Pin::new(&mut self.message).poll(context);
+            keep_outcome(&mut self.outcome, polled)
+        }
+    }
+
+    fn wait_local(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        let outcome = self.outcome.take();
+        let status = outcome.unwrap_or_else(|| self.message.wait())?;
+        // SAFETY: 1. C1 and C2, for the status of a receive.
+        unsafe { self.status.store(status.into()) };
+        Ok(())
+    }
+
+    fn detach(self: Box<Self>, _: &mut dyn FnMut(RawOperation)) -> Option<Box<dyn Work>> {
+        Some(self)
+    }
+}
+
+impl From<Status> for hydrant_status {
+    fn from(status: Status) -> Self {
+        Self {
+            tag: status.tag(),
+            bytes: status.bytes(),
+            source: status.source().0,
+        }
+    }
 }
 
 fn source_of(source: u32) -> Source {

@@ -18,8 +18,6 @@ pub struct hydrant_locks(());
 pub struct hydrant_exposed(());
 /// Memory of this rank that is known to stay mapped, for peers that name it by its address.
 pub struct hydrant_loan(());
-/// An operation in flight. Null stands for an operation that is complete.
-pub struct hydrant_operation(());
 /// The message that a handler handles. It is valid in that handler alone, in its thread.
 pub struct hydrant_message(());
 

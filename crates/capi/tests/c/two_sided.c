@@ -44,6 +44,44 @@ int main(void) {
         WORKS(hydrant_try_probe(job, left, HYDRANT_ANY_TAG, &found, &status));
         IS(found, 1);
         IS(status.tag, 8);
+        WORKS(hydrant_receive(job, left, 8, got, 77, NULL));
+        barrier();
+        /* One of several, of which the second comes first. */
+        hydrant_operation *both[2];
+        char two[2][16];
+        size_t index = 99;
+        WORKS(hydrant_receive_nb(job, left, 20, two[0], 16, NULL, &both[0]));
+        WORKS(hydrant_receive_nb(job, left, 21, two[1], 16, NULL, &both[1]));
+        barrier();
+        WORKS(hydrant_send(job, right, 21, "second", 7));
+        WORKS(hydrant_wait_any(both, 2, &index));
+        IS(index, 1);
+        CHECK(both[0] && !both[1], "only the second is over");
+        IS(strcmp(two[1], "second"), 0);
+        barrier();
+        WORKS(hydrant_send(job, right, 20, "first", 6));
+        WORKS(hydrant_wait_any(both, 1, &index));
+        IS(index, 0);
+        IS(strcmp(two[0], "first"), 0);
+        /* A null operation is complete. */
+        WORKS(hydrant_wait_any(both, 2, &index));
+        IS(index, 0);
+        /* An operation that fails is over. */
+        WORKS(hydrant_receive_nb(job, left, 22, two[0], 4, NULL, &both[0]));
+        WORKS(hydrant_receive_nb(job, left, 23, two[1], 4, NULL, &both[1]));
+        barrier();
+        WORKS(hydrant_send(job, right, 22, "too long", 9));
+        FAILS(hydrant_wait_any(both, 2, &index), HYDRANT_ERROR_TOO_LONG, "9 bytes");
+        IS(index, 0);
+        CHECK(!both[0], "it is over");
+        WORKS(hydrant_receive(job, left, 22, two[0], 16, NULL));
+        barrier();
+        WORKS(hydrant_send(job, right, 23, "too long", 9));
+        FAILS(hydrant_wait_all(both, 2), HYDRANT_ERROR_TOO_LONG, "9 bytes");
+        CHECK(!both[1], "it is over");
+        WORKS(hydrant_receive(job, left, 23, two[0], 16, NULL));
+        barrier();
+        WORKS(hydrant_send(job, right, 8, mine, 77));
         /* A message that is too long stays. */
         FAILS(hydrant_receive(job, left, 8, got, 76, NULL), HYDRANT_ERROR_TOO_LONG, "77 bytes");
         WORKS(hydrant_receive(job, left, 8, got, 77, NULL));

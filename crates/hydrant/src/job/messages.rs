@@ -158,6 +158,13 @@ impl Job {
         })
     }
 
+    /// Returns the handler with a [number](Handler::number), if it was registered: for programs in which a number
+    /// stands for a handler. A peer may send to a handler before its registration has returned here.
+    pub fn handler_numbered(&self, number: u16) -> Option<Handler> {
+        let job = self.progress().id;
+        (self.core().messages.is_registered(number)).then_some(Handler { number, job })
+    }
+
     /// Returns how much messages carry.
     pub fn limits(&self) -> Limits {
         let caps = self.progress().conduit().caps();

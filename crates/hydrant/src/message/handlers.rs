@@ -132,6 +132,11 @@ impl Messages {
             })
     }
 
+    /// Returns whether a handler with this number was registered here.
+    pub(crate) fn is_registered(&self, number: u16) -> bool {
+        self.handler(number).is_some()
+    }
+
     /// Ends a call of this rank, as [`Calls::end`], and keeps the failure of a one-way call.
     pub(crate) fn end_call(
         &self,

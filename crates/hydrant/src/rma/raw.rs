@@ -3,7 +3,11 @@
 
 #![allow(unsafe_code)] // only the caller can keep the conditions
 
-use std::sync::Arc;
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use bytemuck::Pod;
 
@@ -21,7 +25,7 @@ use crate::{
 
 /// An operation in flight on memory of the caller; see [`Symmetric::put_raw_nb`]. If it is dropped,
 /// the operation goes on and still uses that memory. [`Job::quiet`](crate::Job::quiet) waits for
-/// it.
+/// it. It is a future for any executor.
 #[must_use = "only this says when the memory is free, and whether the operation failed"]
 pub struct RawOperation {
     pending: PendingOperation<Arc<Transfer>>,
@@ -71,6 +75,14 @@ impl RawOperation {
     /// returned before; [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait(&mut self) -> Result<()> {
         self.pending.wait()
+    }
+}
+
+impl Future for RawOperation {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().pending.poll(context)
     }
 }
 

@@ -279,7 +279,11 @@ impl TwoSided {
         request.keep_buffer(&self.progress, buffer);
     }
 
-    fn poll(&self, request: &MessageRequest, context: &mut Context<'_>) -> Poll<Result<Status>> {
+    pub(super) fn poll(
+        &self,
+        request: &MessageRequest,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Status>> {
         self.progress.check_origin()?;
         if !request.is_over() && progress::may_wait("a look").is_ok() {
             self.progress.make_progress();

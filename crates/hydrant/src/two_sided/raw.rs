@@ -3,7 +3,12 @@
 
 #![allow(unsafe_code)] // only the caller can keep the conditions
 
-use std::{panic::Location, sync::Arc};
+use std::{
+    panic::Location,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use super::{
     MessageRequest, Source, Status, Tag, TwoSided,
@@ -19,7 +24,7 @@ use crate::{
 
 /// A send or a receive on memory of the caller; see [`Job::send_raw_nb`](crate::Job::send_raw_nb).
 /// If it is dropped before its end, a receive without a message is withdrawn. Anything else is waited
-/// for, because it uses that memory. In a handler it goes on.
+/// for, because it uses that memory. In a handler it goes on. It is a future for any executor.
 #[must_use = "a drop waits for the end"]
 pub struct RawMessage {
     two_sided: Arc<TwoSided>,
@@ -126,6 +131,22 @@ impl RawMessage {
             self.stage = RawStage::Over(None);
         }
         withdrawn
+    }
+}
+
+impl Future for RawMessage {
+    type Output = Result<Status>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let ended = match &mut this.stage {
+            RawStage::Open(request, _) => this.two_sided.poll(request, context),
+            RawStage::Over(status) => return Poll::Ready(status.take().ok_or_else(already_taken)),
+        };
+        if ended.is_ready() {
+            this.stage = RawStage::Over(None);
+        }
+        ended
     }
 }
 

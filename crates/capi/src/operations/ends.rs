@@ -1,12 +1,8 @@
 //! The end of operations in flight.
 
-use std::ffi::c_int;
+use std::{ffi::c_int, future::poll_fn, pin::pin, sync::Arc, task::Poll};
 
-use super::{
-    objects::{JOBS, OPERATIONS},
-    types::{hydrant_job, hydrant_operation},
-    work::Work,
-};
+use super::{OPERATIONS, OperationObject, hydrant_operation, work::Work};
 use crate::{
     edge::{argument, edge, not_null, output, room},
     status::{CallFailure, HYDRANT_ERROR_TURN, Result},
@@ -109,15 +105,15 @@ pub unsafe extern "C" fn hydrant_wait_any(
             return Err(argument("no operations were given to wait for"));
         }
         hydrant::may_wait("a wait for operations")?;
-        loop {
-            for (at, place) in operations.iter_mut().enumerate() {
-                index.write(at);
-                if test(place)? {
-                    return Ok(());
-                }
-            }
-            std::thread::yield_now();
+        if let Some(first) = operations.iter().position(|place| place.is_null()) {
+            index.write(first);
+            return Ok(());
         }
+        let mut taken = TakenWorks::take(operations)?;
+        let first = taken.wait_for_any()?;
+        index.write(first);
+        let work = taken.works[first].work.take().ok_or_else(in_use)?;
+        end(&mut operations[first], work)
     })
 }
 
@@ -161,7 +157,7 @@ pub unsafe extern "C" fn hydrant_detach(operation: *mut *mut hydrant_operation) 
         }
         let found = OPERATIONS.get(*place)?;
         let work = found.work.lock().take().ok_or_else(in_use)?;
-        if let Some(kept) = work.detach(&mut |operation| found.job.keep_implicit(operation)) {
+        if let Some(kept) = work.detach(&mut |operation| found.owner.keep_implicit(operation)) {
             *found.work.lock() = Some(kept);
             return Err(argument(
                 "this operation has to be waited for by its handle",
@@ -171,29 +167,59 @@ pub unsafe extern "C" fn hydrant_detach(operation: *mut *mut hydrant_operation) 
     })
 }
 
-/// Waits until all puts and gets of this rank so far are remotely complete, and all atomic operations and signals.
-///
-/// Errors: HYDRANT_ERROR_PEER_LOST if any rank is lost, HYDRANT_ERROR_IN_HANDLER. The first error of an operation without
-/// a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hydrant_quiet(job: *mut hydrant_job) -> c_int {
-    edge("hydrant_quiet", || {
-        let job = JOBS.get(job)?;
-        let completed = job.finish_implicit();
-        completed.and(Ok(job.job.quiet()?))
-    })
+/// Operations that a thread waits for together. Those that it does not end are given back.
+struct TakenWorks {
+    works: Vec<TakenWork>,
 }
 
-/// Orders this rank's puts: each peer sees those before the fence no later than those after it.
-///
-/// Errors: as hydrant_quiet.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hydrant_fence(job: *mut hydrant_job) -> c_int {
-    edge("hydrant_fence", || {
-        let job = JOBS.get(job)?;
-        let completed = job.finish_implicit();
-        completed.and(Ok(job.job.fence()?))
-    })
+struct TakenWork {
+    object: Arc<OperationObject>,
+    /// `None` once the operation is being ended.
+    work: Option<Box<dyn Work>>,
+}
+
+impl TakenWorks {
+    fn take(operations: &[*mut hydrant_operation]) -> Result<Self> {
+        let mut taken = Self { works: Vec::new() };
+        for place in operations {
+            let object = OPERATIONS.get(*place)?;
+            let work = object.work.lock().take();
+            let work = Some(work.ok_or_else(in_use)?);
+            taken.works.push(TakenWork { object, work });
+        }
+        Ok(taken)
+    }
+
+    /// Waits until one is over, and returns its index.
+    fn wait_for_any(&mut self) -> Result<usize> {
+        let Some(first) = self.works.first() else {
+            return Err(argument("no operations were given to wait for"));
+        };
+        let (owner, mut found) = (Arc::clone(&first.object.owner), 0);
+        let any = pin!(poll_fn(|context| {
+            let over =
+                |taken: &mut TakenWork| (taken.work.as_mut()).is_none_or(|work| work.poll(context));
+            match self.works.iter_mut().position(over) {
+                Some(first) => {
+                    found = first;
+                    Poll::Ready(())
+                }
+                None => Poll::Pending,
+            }
+        }));
+        owner.wait_for(any)?;
+        Ok(found)
+    }
+}
+
+impl Drop for TakenWorks {
+    fn drop(&mut self) {
+        for taken in &mut self.works {
+            if let Some(work) = taken.work.take() {
+                *taken.object.work.lock() = Some(work);
+            }
+        }
+    }
 }
 
 /// Tests an operation, and ends it if it is over.
