@@ -1,5 +1,7 @@
 //! The thread of an endpoint: takes connections, packets and news of processes that end.
 
+#![allow(unsafe_code)] // the list of words that the thread holds
+
 use std::{
     collections::HashMap,
     mem::MaybeUninit,
@@ -10,8 +12,8 @@ use std::{
 
 use hydrant_conduit::Error as ConduitError;
 use hydrant_local::{
-    ArrivalRefusal, ArrivalStep, GrantName, GrantTerms, Introduction, LocalArrival, LocalLink,
-    LocalListener, LocalPacket, ReceiveError, WirePacket, monotonic,
+    ArrivalRefusal, ArrivalStep, DeathWatch, GrantName, GrantTerms, HeldWords, Introduction,
+    LocalArrival, LocalLink, LocalListener, LocalPacket, ReceiveError, WirePacket, monotonic,
 };
 use rustix::event::{Timespec, epoll};
 
@@ -47,6 +49,10 @@ pub(crate) struct Service {
     listener: LocalListener,
     epoll: OwnedFd,
     sessions: HashMap<u64, ServedSession>,
+    /// Tells of peers that die.
+    deaths: DeathWatch,
+    /// Tells peers if this process dies; made by the thread.
+    held: Option<HeldWords>,
     arrivals: HashMap<u64, LocalArrival>,
     /// Grants in use of connections that have ended.
     lingering: Vec<Lingering>,
@@ -72,10 +78,19 @@ impl Service {
         let failed = |cause| ConduitError::system("making an epoll descriptor", cause);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
         let service = Self {
-            endpoint,
             listener,
             epoll,
             sessions: HashMap::new(),
+            deaths: {
+                let endpoint = Arc::downgrade(&endpoint);
+                DeathWatch::new(move |number| {
+                    if let Some(endpoint) = endpoint.upgrade() {
+                        endpoint.commands.push(EndpointCommand::Died(number));
+                    }
+                })
+            },
+            held: None,
+            endpoint,
             arrivals: HashMap::new(),
             lingering: Vec::new(),
             accepts_again: None,
@@ -98,6 +113,8 @@ impl Service {
 
     /// Serves until the endpoint is closed.
     pub(crate) fn run(mut self) {
+        // SAFETY: 1. and 2. this thread runs nothing else, and drops the list at the end of this function.
+        self.held = Some(unsafe { HeldWords::of_this_thread() });
         loop {
             let mut space = [MaybeUninit::<epoll::Event>::uninit(); 64];
             let timeout = self.timeout();
@@ -164,6 +181,7 @@ impl Service {
             match command {
                 EndpointCommand::Add(session) => self.add(session),
                 EndpointCommand::Flush(number) => self.flush(number),
+                EndpointCommand::Died(number) => self.process_ended(number),
                 EndpointCommand::Close => {
                     self.closes = Instant::now().checked_add(self.endpoint.patience);
                     let _ = epoll::delete(&self.epoll, &self.listener);
@@ -209,6 +227,10 @@ impl Service {
             (self.lingering).extend(self.endpoint.end_session(&session, ending));
             return;
         }
+        if let Some(held) = &mut self.held {
+            held.hold(Arc::clone(&session.link));
+        }
+        self.deaths.add(number, Arc::clone(&session.link));
         let served = ServedSession {
             session,
             leaves: false,
@@ -357,15 +379,24 @@ impl Service {
         more
     }
 
+    /// Listens to a connection no more.
+    fn unwatch(&mut self, session: &Session) {
+        let _ = epoll::delete(&self.epoll, &session.link);
+        if let Some(process) = &session.link.process().watch {
+            let _ = epoll::delete(&self.epoll, process);
+        }
+        self.deaths.remove(session.number);
+        if let Some(held) = &mut self.held {
+            held.release(&session.link);
+        }
+    }
+
     /// Ends a connection.
     fn finish(&mut self, session: &Arc<Session>, loss: LossCause) {
         let Some(served) = self.sessions.remove(&session.number) else {
             return;
         };
-        let _ = epoll::delete(&self.epoll, &session.link);
-        if let Some(process) = &session.link.process().watch {
-            let _ = epoll::delete(&self.epoll, process);
-        }
+        self.unwatch(session);
         let ending = match loss {
             LossCause::Died if served.leaves => SessionEnding::Left,
             loss => SessionEnding::Lost(loss),

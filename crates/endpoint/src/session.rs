@@ -69,7 +69,7 @@ pub(crate) enum RegionAnswer {
 /// A connection to a peer.
 pub(crate) struct Session {
     pub(crate) peer: Arc<PeerIdentity>,
-    pub(crate) link: LocalLink,
+    pub(crate) link: Arc<LocalLink>,
     /// The number by which the service thread knows it.
     pub(crate) number: u64,
     /// Set once, by the thread that ends the connection.
@@ -107,7 +107,7 @@ impl Session {
     pub(crate) fn new(peer: Arc<PeerIdentity>, link: LocalLink, number: u64) -> Arc<Self> {
         Arc::new(Self {
             peer,
-            link,
+            link: Arc::new(link),
             number,
             ending: OnceLock::new(),
             questions: Mutex::default(),

@@ -31,6 +31,8 @@ pub(crate) enum EndpointCommand {
     Add(Arc<Session>),
     /// Packets wait at this connection.
     Flush(u64),
+    /// The process at the other end of this connection is dying.
+    Died(u64),
     /// The endpoint is closed.
     Close,
 }

@@ -41,6 +41,8 @@ use rustix::{
     thread::futex,
 };
 
+use crate::alive::AliveWord;
+
 /// The most grants of one side at a time.
 pub const GRANTS: u32 = 4096;
 /// The most accesses of one side at a time. Others wait for a place.
@@ -130,6 +132,8 @@ struct Header {
     magic: AtomicU64,
     /// Changed when a use of an ended grant ends, for the owner that sleeps. One for each side.
     ended: [AtomicU32; 2],
+    /// Held by a thread of each side.
+    alive: [AliveWord; 2],
 }
 
 /// The tables of one side.
@@ -241,6 +245,16 @@ impl SharedArea {
         // SAFETY: the mapping is of that size, is aligned to a page, and lives as long as `self`. The file cannot
         // shrink. All fields are atomics, for which any bytes are valid.
         unsafe { self.contents.as_ref() }
+    }
+
+    /// Returns the word that a thread of this side holds.
+    pub(crate) fn own_alive(&self) -> &AliveWord {
+        &self.contents().header.alive[self.own]
+    }
+
+    /// Returns the word that a thread of the other side holds.
+    pub(crate) fn peer_alive(&self) -> &AliveWord {
+        &self.contents().header.alive[1 - self.own]
     }
 
     fn own(&self) -> &AreaHalf {

@@ -15,9 +15,11 @@
 //! - `area`: grants of memory, and the hazards of those who use them.
 //! - `mapped`: memory that both processes map.
 //! - `handshake`: the begin of a connection.
-//! - `link`: a connection.
+//! - `link`: a connection. `death` tells of the sudden end of its other side.
 
+mod alive;
 mod area;
+mod death;
 mod error;
 mod handshake;
 mod link;
@@ -27,6 +29,7 @@ pub mod proof;
 mod socket;
 
 pub use area::{GRANTS, GrantName, GrantRefusal, GrantTerms, GrantUse, monotonic};
+pub use death::{DeathWatch, HeldWords};
 pub use error::{ConnectError, LinkError};
 pub use handshake::{
     ArrivalRefusal, ArrivalStep, Introduction, LocalArrival, LocalListener, connect,

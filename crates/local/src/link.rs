@@ -21,6 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use smallvec::SmallVec;
 
 use crate::{
+    alive::AliveWord,
     area::{GrantName, GrantRefusal, GrantTerms, GrantUse, SharedArea},
     error::LinkError,
     packet::{MAX_PACKET, WirePacket},
@@ -105,6 +106,14 @@ impl LocalLink {
             ended: AtomicBool::new(false),
             creator: CreatorProcess::here(),
         }
+    }
+
+    pub(crate) fn own_alive(&self) -> &AliveWord {
+        self.area.own_alive()
+    }
+
+    pub(crate) fn peer_alive(&self) -> &AliveWord {
+        self.area.peer_alive()
     }
 
     /// Returns the process at the other end.

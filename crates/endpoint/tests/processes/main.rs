@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         test("a_message_comes_after_its_data", messages_come_after_data),
         test("revoked_memory_is_touched_by_nobody", revoked_memory),
         test("a_killed_peer_is_told_and_harms_no_other", killed),
+        test("a_death_is_told_before_much_memory_is_freed", much_memory),
         test(
             "a_peer_killed_while_it_writes_holds_up_no_revocation",
             killed_while_writing,
@@ -182,6 +183,30 @@ fn killed() {
     survivor.send(b"still here").unwrap();
     assert_eq!(other.ask("event"), "connected user");
     assert_eq!(other.ask("event"), "message user still here");
+}
+
+/// The kernel frees the memory of a killed process before it closes its sockets.
+fn much_memory() {
+    let user = endpoint("user");
+    let early = (0..5).filter(|_| {
+        let mut owner = Puppet::start("owner");
+        owner.ask("expose memory 268435456");
+        owner.ask("fill memory 1");
+        user.connect(&owner.address).unwrap();
+        while user.try_event().unwrap().is_some() {}
+        owner.signal(Signal::KILL);
+        let event = user.next_event_within(HANG).unwrap();
+        assert!(
+            matches!(event, Some(EndpointEvent::Lost { .. })),
+            "{event:?}"
+        );
+        !owner.is_gone()
+    });
+    let early = early.count();
+    assert!(
+        early >= 3,
+        "{early} of 5 deaths were told before the process was gone"
+    );
 }
 
 fn killed_while_writing() {
