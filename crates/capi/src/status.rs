@@ -349,25 +349,20 @@ const ALL: [(c_int, &CStr, &CStr); 49] = [
     ),
 ];
 
-/// A failed call.
+/// A failed call. It is as small as a pointer, because every result is moved.
 #[derive(Debug)]
-pub(crate) struct CallFailure {
-    code: c_int,
-    text: String,
-}
+pub(crate) struct CallFailure(Box<(c_int, String)>);
 
 pub(crate) type Result<T, E = CallFailure> = std::result::Result<T, E>;
 
 impl CallFailure {
+    #[cold]
     pub(crate) fn new(code: c_int, text: impl Into<String>) -> Self {
-        Self {
-            code,
-            text: text.into(),
-        }
+        Self(Box::new((code, text.into())))
     }
 
     pub(crate) fn code(&self) -> c_int {
-        self.code
+        self.0.0
     }
 }
 
@@ -480,7 +475,7 @@ thread_local! {
 /// Keeps the sentence of an error for this thread.
 #[cold]
 pub(crate) fn keep(function: &str, failure: &CallFailure) {
-    let mut text = format!("{function}: {}", failure.text).into_bytes();
+    let mut text = format!("{function}: {}", failure.0.1).into_bytes();
     text.retain(|byte| *byte != 0);
     let text = CString::new(text).unwrap_or_default();
     // A thread that is ending keeps nothing.

@@ -1,8 +1,10 @@
 //! The objects that the handles of C lead to.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    mem,
     pin::Pin,
+    ptr,
     sync::{
         Arc,
         atomic::{
@@ -111,7 +113,7 @@ impl JobObject {
                 }
             };
         }
-        Ok(std::ptr::without_provenance_mut(known))
+        Ok(ptr::without_provenance_mut(known))
     }
 
     /// Returns a handler by its number.
@@ -148,8 +150,8 @@ impl JobObject {
         drop(LOCKS.remove_all(|it| is_ours(&it.job)));
         drop(EXPOSED.remove_all(|it| is_ours(&it.job)));
         drop(LOANS.remove_all(|it| is_ours(&it.job)));
-        drop(JOBS.remove_all(|it| std::ptr::eq(it, &raw const **self)));
-        let _ = LAST_MEMORY.try_with(Cell::take);
+        drop(JOBS.remove_all(|it| ptr::eq(it, &raw const **self)));
+        forget_last();
     }
 }
 
@@ -208,13 +210,53 @@ impl TeamObject {
 
 /// The memory that a thread used last, so that most calls share nothing with other threads.
 struct LastMemory {
-    handle: *const hydrant_memory,
-    removals: u64,
-    memory: Arc<MemoryObject>,
+    handle: Cell<*const hydrant_memory>,
+    /// The number of removals when it was looked up.
+    removals: Cell<u64>,
+    /// Valid while `handle` is not null: [`LAST_OWNED`] keeps it.
+    memory: Cell<*const MemoryObject>,
+    /// The number of calls of this thread that use it. It is only replaced while there are none.
+    uses: Cell<u32>,
+}
+
+/// Keeps what [`LAST_MEMORY`] points to.
+struct OwnedMemory(Option<Arc<MemoryObject>>);
+
+impl Drop for OwnedMemory {
+    fn drop(&mut self) {
+        LAST_MEMORY.with(|last| last.handle.set(ptr::null()));
+    }
 }
 
 thread_local! {
-    static LAST_MEMORY: Cell<Option<LastMemory>> = const { Cell::new(None) };
+    // Without a destructor, so that an access is a few instructions.
+    static LAST_MEMORY: LastMemory = const {
+        LastMemory {
+            handle: Cell::new(ptr::null()),
+            removals: Cell::new(0),
+            memory: Cell::new(ptr::null()),
+            uses: Cell::new(0),
+        }
+    };
+    static LAST_OWNED: RefCell<OwnedMemory> = const { RefCell::new(OwnedMemory(None)) };
+}
+
+/// A use of the memory that a thread used last.
+struct MemoryUse;
+
+impl MemoryUse {
+    #[inline]
+    fn begin(last: &LastMemory) -> Self {
+        last.uses.set(last.uses.get() + 1);
+        Self
+    }
+}
+
+impl Drop for MemoryUse {
+    #[inline]
+    fn drop(&mut self) {
+        LAST_MEMORY.with(|last| last.uses.set(last.uses.get() - 1));
+    }
 }
 
 /// Runs `act` with the memory of a handle.
@@ -226,23 +268,47 @@ pub(super) fn with_memory<R>(
     handle: *const hydrant_memory,
     act: impl FnOnce(&MemoryObject) -> Result<R>,
 ) -> Result<R> {
-    // Handlers that run within `act` find no memory here, and look theirs up.
-    let last = LAST_MEMORY.try_with(Cell::take).ok().flatten();
-    let held = match last {
-        Some(last) if last.handle == handle && last.removals == MEMORIES.removals() => last,
-        _ => look_up(handle)?,
+    let known = LAST_MEMORY.with(|last| {
+        let is_known = last.handle.get() == handle
+            && last.removals.get() == MEMORIES.removals()
+            && !handle.is_null();
+        is_known.then(|| (last.memory.get(), MemoryUse::begin(last)))
+    });
+    let Some((memory, _using)) = known else {
+        return act(&*look_up(handle)?);
     };
-    let done = act(&held.memory);
-    let _ = LAST_MEMORY.try_with(|last| last.set(Some(held)));
-    done
+    // SAFETY: the handle is not null, so `LAST_OWNED` keeps the memory, and keeps it while it is used.
+    act(unsafe { &*memory })
 }
 
+/// Looks memory up, and notes it as the last of this thread, unless a call of this thread uses another.
 #[inline(never)]
-fn look_up(handle: *const hydrant_memory) -> Result<LastMemory> {
+fn look_up(handle: *const hydrant_memory) -> Result<Arc<MemoryObject>> {
     let removals = MEMORIES.removals();
-    Ok(LastMemory {
-        handle,
-        removals,
-        memory: MEMORIES.get(handle)?,
-    })
+    let found = MEMORIES.get(handle)?;
+    LAST_MEMORY.with(|last| {
+        if last.uses.get() == 0 {
+            last.handle.set(ptr::null());
+            let owned = Some(Arc::clone(&found));
+            let kept = LAST_OWNED.try_with(|kept| mem::replace(&mut kept.borrow_mut().0, owned));
+            if let Ok(before) = kept {
+                last.memory.set(Arc::as_ptr(&found));
+                last.removals.set(removals);
+                last.handle.set(handle);
+                drop(before);
+            }
+        }
+    });
+    Ok(found)
+}
+
+/// Forgets the memory that this thread used last.
+fn forget_last() {
+    LAST_MEMORY.with(|last| {
+        if last.uses.get() == 0 {
+            last.handle.set(ptr::null());
+            let before = LAST_OWNED.try_with(|kept| kept.borrow_mut().0.take());
+            drop(before);
+        }
+    });
 }

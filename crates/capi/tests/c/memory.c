@@ -23,6 +23,7 @@ static void allocations(void) {
         barrier();
         WORKS(hydrant_free(memory));
         FAILS(hydrant_free(memory), HYDRANT_ERROR_HANDLE, "was freed");
+        FAILS(hydrant_get(memory, me, 0, NULL, 0), HYDRANT_ERROR_HANDLE, "was freed");
     }
 }
 
