@@ -34,6 +34,8 @@ pub(crate) enum Bench {
     Strategies,
     /// Puts and gets with memory of the allocator on one side or both, beside symmetric memory.
     Heap,
+    /// Endpoints without a job: writes, reads, batches, deaths and returns between two processes of this host.
+    Endpoint,
     /// The cost of a rank: memory, start-up, idle time.
     Cost,
     /// All benches.
@@ -43,7 +45,10 @@ pub(crate) enum Bench {
 impl Bench {
     /// True if the bench measures something between hosts.
     pub(crate) fn is_between_hosts(self) -> bool {
-        !matches!(self, Self::Armci | Self::Registration | Self::Cost)
+        !matches!(
+            self,
+            Self::Armci | Self::Registration | Self::Endpoint | Self::Cost
+        )
     }
 
     /// True if a part of the bench is compared with operations of the processor, which take real
@@ -51,7 +56,12 @@ impl Bench {
     pub(crate) fn is_of_real_time(self) -> bool {
         matches!(
             self,
-            Self::Am | Self::Atomics | Self::Barrier | Self::Collectives | Self::All
+            Self::Am
+                | Self::Atomics
+                | Self::Barrier
+                | Self::Collectives
+                | Self::Endpoint
+                | Self::All
         )
     }
 }

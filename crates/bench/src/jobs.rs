@@ -13,6 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Bench, BenchArgs, TURNS};
 use crate::beside::{self, MpiError, MpiRequest, Programs};
+use crate::cases::endpoints::{self, EndpointBenchError};
 use crate::cases::{at_once, messages, scattered, strategies};
 use crate::ensemble;
 use crate::launch;
@@ -52,6 +53,9 @@ pub(crate) enum JobError {
         /// The status of the job.
         status: ExitStatus,
     },
+    /// Endpoints could not be measured.
+    #[error(transparent)]
+    Endpoints(#[from] EndpointBenchError),
     /// The rivals could not be measured.
     #[error(transparent)]
     Beside(#[from] MpiError),
@@ -148,6 +152,11 @@ pub(crate) fn measure(
             BenchStep::StartUp(ranks) => {
                 bar.set_message(format!("start-up of {ranks} ranks"));
                 rows.push(start_up(&launch, ranks, args.quick)?);
+            }
+            BenchStep::Endpoints => {
+                let repetitions = args.repetitions().map(|count| count as usize);
+                let name = |what: &str| bar.set_message(what.to_owned());
+                rows.extend(endpoints::measure(repetitions, args.quick, &name)?);
             }
         }
         if let (Some(others), Some(request)) = (others, request(step, args)) {

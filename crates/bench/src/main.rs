@@ -41,6 +41,7 @@ use hydrant_report::status::{status, strict_status};
 
 use args::{Bench, BenchArgs, Beside, Network};
 use beside::MpiError;
+use cases::endpoints::OWNER;
 use jobs::JobError;
 use launch::{AGENT, LAUNCH};
 use rank::{RANK, RankArgs};
@@ -66,6 +67,9 @@ fn main() -> ExitCode {
     if first == RANK {
         let rank = RankCommand::parse_from(env::args_os().skip(1));
         return status(hydrant::log_to_stderr().and_then(|()| rank::run(&rank.args)));
+    }
+    if first == OWNER {
+        return cases::endpoints::lend();
     }
     if first == AGENT {
         return ExitCode::from(hydrant_launch::launcher::agent());

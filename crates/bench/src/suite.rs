@@ -60,6 +60,8 @@ pub(crate) enum BenchStep {
     Send(MessageProtocol, u32),
     /// Jobs that do nothing, timed from outside.
     StartUp(u32),
+    /// Two processes without a job.
+    Endpoints,
 }
 
 /// The steps of `bench` on several hosts. Benches about a pair of ranks have a rank on each of the first two, the others
@@ -159,6 +161,7 @@ pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<BenchStep> {
                 .collect()
         }
         Bench::Collectives => vec![Measure(Suite::Collectives, n)],
+        Bench::Endpoint => vec![BenchStep::Endpoints],
         Bench::Cost => {
             // A network may keep memory for each peer.
             let jobs: &[u32] = match network {
@@ -179,6 +182,7 @@ pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<BenchStep> {
             Bench::Collectives,
             Bench::Armci,
             Bench::Heap,
+            Bench::Endpoint,
             Bench::Cost,
         ]
         .into_iter()

@@ -7,6 +7,7 @@ pub(super) mod atomics;
 pub(super) mod barrier;
 pub(super) mod collectives;
 pub(super) mod cost;
+pub(super) mod endpoints;
 pub(super) mod heap;
 pub(super) mod messages;
 pub(super) mod registered;
