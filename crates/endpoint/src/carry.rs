@@ -147,7 +147,7 @@ impl BatchCore {
         self.is_over.store(true, Release);
         // A handle that is forgotten must not hold up the revocation of a region.
         self.uses.lock().clear();
-        self.promise.keep(());
+        let _ = self.promise.keep(());
     }
 
     /// Stops the batch, and waits until nothing of it lands any more.
@@ -164,7 +164,7 @@ impl BatchCore {
         while !self.is_over.load(Acquire) {
             let _ = self.promise.wait(None);
             // Another waiter may have taken the value, and nobody else waits for this one.
-            self.promise.keep(());
+            let _ = self.promise.keep(());
         }
     }
 

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant_conduit::{Error as ConduitError, Window};
+use hydrant_conduit::{Error as ConduitError, Window, descriptors};
 use hydrant_local::{LocalListener, MappedMemory, proof};
 use parking_lot::Mutex;
 
@@ -24,6 +24,9 @@ use crate::{
     service::Service,
     state::{EndpointCommand, EndpointState},
 };
+
+/// The peers for which descriptors are provided, if the system allows so many.
+const MANY_PEERS: u64 = 1024;
 
 /// The choices of a new endpoint.
 #[derive(Clone, Debug)]
@@ -57,6 +60,8 @@ impl EndpointBuilder {
                 limit: MAX_NAME,
             });
         }
+        // A socket, and a descriptor that tells of the end of the process.
+        descriptors::allow(MANY_PEERS, 2);
         let key = proof::fresh()?;
         let drawn = proof::fresh()?;
         let incarnation = drawn.first_chunk().copied().map_or(0, u64::from_le_bytes) | 1;

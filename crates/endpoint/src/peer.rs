@@ -1,16 +1,13 @@
 //! Peers, as users hold them.
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use hydrant_local::{ForeignMapping, WirePacket};
 
 use crate::{
     Descriptor, Error, RemoteRegion, Result,
     opened::OpenedRegion,
+    promise::deadline,
     session::{EXPIRED, FORGED, FULL, OTHER_OWNER, RegionAnswer, Session},
     state::EndpointState,
     table::{PeerEntry, PeerStage},
@@ -81,7 +78,9 @@ impl Peer {
         let (promise, sent) = session.ask(&descriptor.to_bytes())?;
         self.endpoint.after_send(&session, sent);
         let within = self.endpoint.patience;
-        let answer = promise.wait(Instant::now().checked_add(within));
+        let answer = promise.wait(Some(deadline(within)));
+        // An answer that comes later is given back by the thread that takes it.
+        let answer = answer.or_else(|| promise.abandon());
         let (grant, file, file_offset) = match answer {
             Some(RegionAnswer::Granted {
                 grant,
@@ -150,11 +149,7 @@ impl Peer {
     /// As [`send`](Self::send).
     pub fn send_within(&self, message: &[u8], patience: Duration) -> Result<()> {
         let session = self.session()?;
-        let now = Instant::now();
-        // A deadline beyond the range of the clock is far enough away.
-        let far = now + Duration::from_secs(1 << 30);
-        let deadline = now.checked_add(patience).unwrap_or(far);
-        let sent = session.send(message, Some(deadline))?;
+        let sent = session.send(message, Some(deadline(patience)))?;
         self.endpoint.after_send(&session, sent);
         Ok(())
     }

@@ -3,10 +3,17 @@
 use std::{
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex};
+
+/// Returns the time so far from now on. One beyond the range of the clock is far enough away.
+pub(crate) fn deadline(patience: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(patience)
+        .unwrap_or_else(|| now + Duration::from_secs(1 << 30))
+}
 
 /// A value that comes once.
 pub(crate) struct Promise<T> {
@@ -17,6 +24,8 @@ pub(crate) struct Promise<T> {
 struct PromiseState<T> {
     value: Option<T>,
     waker: Option<Waker>,
+    /// True if nobody waits any more.
+    is_abandoned: bool,
 }
 
 impl<T> Promise<T> {
@@ -25,15 +34,19 @@ impl<T> Promise<T> {
             state: Mutex::new(PromiseState {
                 value: None,
                 waker: None,
+                is_abandoned: false,
             }),
             kept: Condvar::new(),
         })
     }
 
-    /// Gives the value.
-    pub(crate) fn keep(&self, value: T) {
+    /// Gives the value. Returns it if nobody waits any more.
+    pub(crate) fn keep(&self, value: T) -> Option<T> {
         let waker = {
             let mut state = self.state.lock();
+            if state.is_abandoned {
+                return Some(value);
+            }
             state.value = Some(value);
             state.waker.take()
         };
@@ -41,6 +54,14 @@ impl<T> Promise<T> {
         if let Some(waker) = waker {
             waker.wake();
         }
+        None
+    }
+
+    /// Waits no more. Returns the value if it has come by now.
+    pub(crate) fn abandon(&self) -> Option<T> {
+        let mut state = self.state.lock();
+        state.is_abandoned = true;
+        state.value.take()
     }
 
     /// Waits for the value, at most until `deadline`.

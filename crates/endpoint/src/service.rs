@@ -13,7 +13,8 @@ use std::{
 use hydrant_conduit::Error as ConduitError;
 use hydrant_local::{
     ArrivalRefusal, ArrivalStep, DeathWatch, GrantName, GrantTerms, HeldWords, Introduction,
-    LocalArrival, LocalLink, LocalListener, LocalPacket, ReceiveError, WirePacket, monotonic,
+    LocalArrival, LocalLink, LocalListener, LocalPacket, ReceiveError, SendState, WirePacket,
+    monotonic,
 };
 use rustix::event::{Timespec, epoll};
 
@@ -412,8 +413,12 @@ impl Service {
         let endpoint = Arc::clone(&self.endpoint);
         match packet.packet {
             WirePacket::Ask { request, question } => {
-                let answered = answer(&endpoint, session, request, question);
-                endpoint.after_send(session, answered);
+                match answer(&endpoint, session, request, question) {
+                    SendState::Full => {
+                        return Err(LossCause::Malformed("it does not read its answers"));
+                    }
+                    answered => endpoint.after_send(session, answered),
+                }
             }
             WirePacket::Granted {
                 request,
@@ -425,14 +430,16 @@ impl Service {
                     file: packet.descriptor,
                     file_offset,
                 };
-                if !session.answer(request, answer) {
-                    return Err(LossCause::Malformed("it answers what nobody asked"));
+                if let Some(RegionAnswer::Granted { grant, .. }) =
+                    session.answer(request, answer)?
+                {
+                    let release = WirePacket::Release { grant };
+                    let sent = session.link.send(&release, None);
+                    endpoint.after_send(session, sent.unwrap_or(SendState::Sent));
                 }
             }
             WirePacket::NotGranted { request, cause, .. } => {
-                if !session.answer(request, RegionAnswer::Refused { cause }) {
-                    return Err(LossCause::Malformed("it answers what nobody asked"));
-                }
+                session.answer(request, RegionAnswer::Refused { cause })?;
             }
             WirePacket::Release { grant } => {
                 if !endpoint.regions.release(session, grant) {
@@ -486,7 +493,7 @@ fn answer(
     session: &Arc<Session>,
     request: u64,
     question: &[u8],
-) -> hydrant_local::SendState {
+) -> SendState {
     let outcome = open(endpoint, session, question);
     let sent = match outcome {
         Ok((grant, file, file_offset)) => {
@@ -507,7 +514,7 @@ fn answer(
         }
     };
     // If the connection has ended, the next packet to receive says so.
-    sent.unwrap_or(hydrant_local::SendState::Sent)
+    sent.unwrap_or(SendState::Sent)
 }
 
 /// The grant, and the file to map from an offset on.

@@ -126,7 +126,7 @@ impl Session {
         self.link.end();
         let questions = std::mem::take(&mut *self.questions.lock());
         for promise in questions.into_values() {
-            promise.keep(RegionAnswer::Ended);
+            let _ = promise.keep(RegionAnswer::Ended);
         }
         // A sender that has not begun to wait holds the lock.
         drop(self.outbox.lock());
@@ -194,16 +194,18 @@ impl Session {
         }
     }
 
-    /// Takes an answer. Returns `false` if nobody asked.
-    pub(crate) fn answer(&self, request: u64, answer: RegionAnswer) -> bool {
+    /// Takes an answer. Returns it if nobody waits for it any more.
+    ///
+    /// # Errors
+    /// The violation, if nobody asked.
+    pub(crate) fn answer(
+        &self,
+        request: u64,
+        answer: RegionAnswer,
+    ) -> Result<Option<RegionAnswer>, LossCause> {
         let promise = self.questions.lock().remove(&request);
-        match promise {
-            Some(promise) => {
-                promise.keep(answer);
-                true
-            }
-            None => false,
-        }
+        let promise = promise.ok_or(LossCause::Malformed("it answers what nobody asked"))?;
+        Ok(promise.keep(answer))
     }
 
     /// Sends a message. Waits for room at the peer until `deadline`; with a deadline of `None` it is kept until there is

@@ -19,6 +19,7 @@ use crate::{
     Address, Error, MAX_NAME, Result,
     address::Way,
     news::{NewsQueue, PeerNews},
+    promise::deadline,
     regions::{LentRegions, Lingering},
     session::{Session, SessionEnding},
     table::{PeerEntry, PeerStage, PeerTable},
@@ -175,7 +176,7 @@ impl EndpointState {
             return Err(Error::OwnAddress);
         }
         let entry = self.peers.of(address);
-        let deadline = Instant::now() + patience;
+        let deadline = deadline(patience);
         let unreachable = |why: String| Error::Unreachable {
             peer: entry.label(),
             why,

@@ -536,3 +536,34 @@ fn strangers_get_nothing_and_hinder_nobody() {
     peer.open(&region.descriptor(Rights::READ)).unwrap();
     assert_eq!(owner.peers().len(), 1);
 }
+
+/// An answer that comes after its question was given up is given back, and the connection goes on.
+#[test]
+fn a_late_answer_is_given_back() {
+    let owner = endpoint("owner");
+    let region = owner.alloc(10).unwrap();
+    let lent = region.descriptor(Rights::READ);
+    let hasty = Endpoint::builder()
+        .peer_timeout(Duration::from_nanos(1))
+        .listen()
+        .unwrap();
+    // The owner connects, because the other has no time to.
+    let address = hasty.address().clone();
+    owner.connect(&address).unwrap();
+    running::until(|| hasty.peers().len() == 1);
+    let peer = hasty.peers().remove(0);
+    let late = (0..6000)
+        .filter(|_| matches!(peer.open(&lent), Err(Error::TimedOut { .. })))
+        .count();
+    assert!(late > 5000, "{late} of 6000 answers came late");
+    // There are fewer places for grants than questions were asked.
+    running::until(|| peer.open(&lent).is_ok() || peer.is_connected());
+    assert!(peer.is_connected());
+    let patient = endpoint("patient");
+    patient
+        .connect(owner.address())
+        .unwrap()
+        .open(&lent)
+        .unwrap();
+    region.revoke().unwrap();
+}

@@ -156,7 +156,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"hydrlocl");
 /// The area in this process's memory.
 pub(crate) struct SharedArea {
     contents: NonNull<Contents>,
-    file: OwnedFd,
+    /// The file, until the other side has it.
+    file: Option<OwnedFd>,
     /// 0 for the side that listened, 1 for the side that connected.
     own: usize,
     /// The own hazards in use, a bit for each.
@@ -202,7 +203,8 @@ impl SharedArea {
             let what = "the shared file of a connection has another size, or can shrink".to_owned();
             return Err(Error::Unreachable(what));
         }
-        let area = Self::map(file, 1)?;
+        let mut area = Self::map(file, 1)?;
+        area.close_file();
         if area.contents().header.magic.load(Acquire) != MAGIC {
             let what = "the shared file of a connection is of another version".to_owned();
             return Err(Error::Unreachable(what));
@@ -227,7 +229,7 @@ impl SharedArea {
         let contents = NonNull::new(base.cast()).expect("a mapping is not at address 0");
         Ok(Self {
             contents,
-            file,
+            file: Some(file),
             own,
             claimed: AtomicU64::new(0),
             free: Mutex::new(FreeGrants {
@@ -237,8 +239,13 @@ impl SharedArea {
         })
     }
 
-    pub(crate) fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Closes the file. The memory stays.
+    pub(crate) fn close_file(&mut self) {
+        self.file = None;
     }
 
     fn contents(&self) -> &Contents {
@@ -480,7 +487,7 @@ mod tests {
 
     fn pair() -> (SharedArea, SharedArea) {
         let area = SharedArea::create().unwrap();
-        let file = area.file().try_clone_to_owned().unwrap();
+        let file = area.file().unwrap().try_clone_to_owned().unwrap();
         (area, SharedArea::open(file).unwrap())
     }
 

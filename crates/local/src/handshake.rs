@@ -194,7 +194,7 @@ impl LocalArrival {
     pub fn accept(self, other: &Introduction, own: &[u8]) -> Result<LocalLink, Error> {
         assert!(own.len() <= MAX_INTRODUCTION, "an introduction is short");
         let process = process(&self.socket, other.word, other.value)?;
-        let area = SharedArea::create()?;
+        let mut area = SharedArea::create()?;
         let [word, value] = own_word()?;
         let shown = [
             &self.nonce[..],
@@ -209,7 +209,8 @@ impl LocalArrival {
             value,
             introduction: own,
         };
-        send(&self.socket, &welcome, Some(area.file()));
+        send(&self.socket, &welcome, area.file());
+        area.close_file();
         Ok(LocalLink::new(self.socket, area, process))
     }
 

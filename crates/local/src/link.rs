@@ -28,8 +28,9 @@ use crate::{
     socket::{self, NoPacket, SendOutcome},
 };
 
-/// The most bytes that wait to be sent. Data beyond is refused. Messages have a window of their own.
-const MOST_WAITING: usize = 1 << 20;
+/// The most bytes that wait to be sent. Messages have a window of their own, which is less. So a peer reaches this only
+/// if it asks and does not read the answers.
+const MOST_WAITING: usize = 8 << 20;
 
 /// The process at the other end of a connection.
 #[derive(Debug, Default)]
@@ -171,8 +172,7 @@ impl LocalLink {
                 SendOutcome::Ended => return Err(LinkError::Ended),
             }
         }
-        let may_be_refused = matches!(packet, WirePacket::Store { .. });
-        if may_be_refused && *queued >= MOST_WAITING {
+        if *queued >= MOST_WAITING {
             return Ok(SendState::Full);
         }
         *queued += bytes.len();
@@ -309,7 +309,8 @@ impl LocalLink {
         how: GrantUse,
         runs: &[CopyStep],
     ) -> Result<(), (usize, LinkError)> {
-        if self.has_ended() {
+        // The memory of a dead process stays mapped.
+        if self.has_ended() || self.peer_alive().has_died() {
             return Err((0, LinkError::Ended));
         }
         let mut end = 0_u64;

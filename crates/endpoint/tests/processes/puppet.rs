@@ -88,11 +88,6 @@ impl Puppet {
         let _ = self.process.wait();
     }
 
-    /// Returns whether the process is gone.
-    pub(crate) fn is_gone(&mut self) -> bool {
-        self.process.try_wait().expect("a child").is_some()
-    }
-
     /// Returns a number from `/proc/PID/status`, such as `VmRSS`, in KiB.
     pub(crate) fn status(&self, field: &str) -> u64 {
         let path = format!("/proc/{}/status", self.process.id());
