@@ -187,6 +187,8 @@ fn abort() {
     let output = run(&compiled("endings"), &["abort"], 3, NETWORKS[0].1);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(17), "{said}");
+    let output = running::run(Command::new(compiled("endings")).arg("abort_alone"));
+    assert_eq!(output.status.code(), Some(9));
 }
 
 /// The folder of the libraries that were built with this test.
