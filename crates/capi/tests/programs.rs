@@ -83,6 +83,10 @@ fn main() -> ExitCode {
         tests.push(with(format!("forked_{network}"), forked));
     }
     tests.push(roles::test("abort", abort));
+    tests.push(roles::test("two_jobs", || {
+        let output = running::run(&mut Command::new(compiled("two_jobs")));
+        assert_ok(&output, "two jobs of one process");
+    }));
     roles::main(role, tests)
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{c_int, c_void},
+    sync::Arc,
     time::Duration,
 };
 
@@ -115,6 +116,10 @@ pub unsafe extern "C" fn hydrant_put_section_signal(
         with_memory(memory, |it| {
             let rank = Rank(rank);
             // The word is checked before anything is put.
+            if !Arc::ptr_eq(&it.job, &signals.job) {
+                let what = "memory";
+                return Err(hydrant::Error::ForeignHandle { what }.into());
+            }
             signals.words.pointer(rank, at)?;
             // SAFETY: 1. and 2. C1 and C2, for each run.
             unsafe { it.bytes.put_section_raw(rank, &to, source, &from)? };
