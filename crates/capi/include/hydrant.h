@@ -1443,8 +1443,8 @@ int hydrant_get_section_from(hydrant_job *job,
                              const hydrant_section *to);
 
 /**
- * Puts count runs of run bytes each, in order: from offset local[i] of the source to offset remote[i] of a rank's part.
- * The put is remotely complete on return. Other threads may use the bytes between the runs.
+ * Puts count runs of run bytes each, in order: from the source at each offset in local, to a rank's part at the offset in
+ * remote with the same index. The put is remotely complete on return. Other threads may use the bytes between the runs.
  *
  * Errors: as hydrant_put. Nothing is put if a run leaves the memory.
  */
@@ -1457,7 +1457,8 @@ int hydrant_put_list(hydrant_memory *memory,
                      const size_t *local);
 
 /**
- * Gets count runs of run bytes each, in order: from offset remote[i] of a rank's part to offset local[i] of the target.
+ * Gets count runs of run bytes each, in order: from a rank's part at each offset in remote, to the target at the offset in
+ * local with the same index.
  *
  * Errors: as hydrant_put_list.
  */

@@ -2,7 +2,7 @@
 //! files.
 //!
 //! Each function returns a status: 0, or the negative number of a class of errors ([`status`]). Handles are
-//! numbers in tables ([`table`]), so that a wrong one is an error. No panic passes into C ([`edge`]). The folder
+//! numbers in tables (`table.rs`), so that a wrong one is an error. No panic passes into C (`edge.rs`). The folder
 //! [`job`] has the functions of jobs, [`operations`] those for all operations in flight, and [`endpoint`] those of
 //! endpoints.
 //!

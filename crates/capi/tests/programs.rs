@@ -84,6 +84,10 @@ fn main() -> ExitCode {
         tests.push(with(format!("forked_{network}"), forked));
     }
     tests.push(roles::test("abort", abort));
+    tests.push(roles::test("two_jobs", || {
+        let output = running::run(&mut Command::new(compiled("two_jobs")));
+        assert_ok(&output, "two jobs of one process");
+    }));
     roles::main(role, tests)
 }
 
@@ -188,6 +192,8 @@ fn abort() {
     let output = run(&compiled("endings"), &["abort"], 3, NETWORKS[0].1);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(17), "{said}");
+    let output = running::run(Command::new(compiled("endings")).arg("abort_alone"));
+    assert_eq!(output.status.code(), Some(9));
 }
 
 /// The folder of the libraries that were built with this test.

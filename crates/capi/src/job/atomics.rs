@@ -9,13 +9,13 @@ use hydrant::{BackgroundHandle, Pod, Rank, Symmetric};
 
 use super::{
     objects::{JOBS, JobObject, MemoryObject, with_memory},
-    signals::index_of,
     types::{
         HYDRANT_ATOMIC_ADD, HYDRANT_ATOMIC_AND, HYDRANT_ATOMIC_COMPARE_SWAP, HYDRANT_ATOMIC_LOAD,
         HYDRANT_ATOMIC_OR, HYDRANT_ATOMIC_SWAP, HYDRANT_ATOMIC_XOR, HYDRANT_F32, HYDRANT_F64,
         HYDRANT_I32, HYDRANT_I64, HYDRANT_U32, HYDRANT_U64, hydrant_atomic_op, hydrant_job,
         hydrant_memory, hydrant_pointer, hydrant_type,
     },
+    words::index_of,
 };
 use crate::{
     edge::{argument, edge, given, not_null, room},

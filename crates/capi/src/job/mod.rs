@@ -9,6 +9,7 @@
 )]
 
 mod objects;
+mod words;
 
 pub mod accumulate;
 pub mod anywhere;

@@ -23,7 +23,7 @@ use super::types::{
     hydrant_exposed, hydrant_job, hydrant_loan, hydrant_locks, hydrant_memory, hydrant_team,
 };
 use crate::{
-    operations::{self, OperationOwner},
+    operations::{self, OwnerOfOperations},
     status::{CallFailure, HYDRANT_ERROR_HANDLER, Result},
     table::CHandles,
 };
@@ -155,7 +155,7 @@ impl JobObject {
     }
 }
 
-impl OperationOwner for JobObject {
+impl OwnerOfOperations for JobObject {
     fn keep_implicit(&self, operation: RawOperation) {
         if operation.is_complete() {
             return;
@@ -242,9 +242,9 @@ thread_local! {
 }
 
 /// A use of the memory that a thread used last.
-struct MemoryUse;
+struct LastMemoryUse;
 
-impl MemoryUse {
+impl LastMemoryUse {
     #[inline]
     fn begin(last: &LastMemory) -> Self {
         last.uses.set(last.uses.get() + 1);
@@ -252,7 +252,7 @@ impl MemoryUse {
     }
 }
 
-impl Drop for MemoryUse {
+impl Drop for LastMemoryUse {
     #[inline]
     fn drop(&mut self) {
         LAST_MEMORY.with(|last| last.uses.set(last.uses.get() - 1));
@@ -272,7 +272,7 @@ pub(super) fn with_memory<R>(
         let is_known = last.handle.get() == handle
             && last.removals.get() == MEMORIES.removals()
             && !handle.is_null();
-        is_known.then(|| (last.memory.get(), MemoryUse::begin(last)))
+        is_known.then(|| (last.memory.get(), LastMemoryUse::begin(last)))
     });
     let Some((memory, _using)) = known else {
         return act(&*look_up(handle)?);

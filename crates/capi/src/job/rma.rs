@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     edge::{edge, given, input, lent, output, room},
-    operations::{OperationOwner, hydrant_operation, keep_transfer},
+    operations::{OwnerOfOperations, hydrant_operation, keep_transfer},
 };
 
 /// Puts bytes into the part of a rank, from an offset on. The put is remotely complete on return.

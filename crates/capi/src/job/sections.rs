@@ -113,8 +113,8 @@ pub unsafe extern "C" fn hydrant_get_section_from(
     })
 }
 
-/// Puts count runs of run bytes each, in order: from offset local[i] of the source to offset remote[i] of a rank's part.
-/// The put is remotely complete on return. Other threads may use the bytes between the runs.
+/// Puts count runs of run bytes each, in order: from the source at each offset in local, to a rank's part at the offset in
+/// remote with the same index. The put is remotely complete on return. Other threads may use the bytes between the runs.
 ///
 /// Errors: as hydrant_put. Nothing is put if a run leaves the memory.
 #[unsafe(no_mangle)]
@@ -138,7 +138,8 @@ pub unsafe extern "C" fn hydrant_put_list(
     })
 }
 
-/// Gets count runs of run bytes each, in order: from offset remote[i] of a rank's part to offset local[i] of the target.
+/// Gets count runs of run bytes each, in order: from a rank's part at each offset in remote, to the target at the offset in
+/// local with the same index.
 ///
 /// Errors: as hydrant_put_list.
 #[unsafe(no_mangle)]

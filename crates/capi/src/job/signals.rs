@@ -2,25 +2,25 @@
 
 use std::{
     ffi::{c_int, c_void},
+    sync::Arc,
     time::Duration,
 };
 
-use hydrant::{Rank, Symmetric};
+use hydrant::Rank;
 
 use super::{
-    objects::{JOBS, MEMORIES, MemoryObject, with_memory},
+    objects::{JOBS, MEMORIES, with_memory},
     sections::{end_of, local_section, section},
     types::{
         HYDRANT_FOREVER, comparison, hydrant_compare, hydrant_job, hydrant_memory, hydrant_pointer,
         hydrant_section, hydrant_signal_op, signal,
     },
+    words::{word_at, words_at},
 };
 use crate::{
     edge::{base, edge, given, input, optional, output, room},
     operations::{hydrant_operation, keep_background},
-    status::{
-        CallFailure, HYDRANT_ERROR_ALIGNMENT, HYDRANT_ERROR_BOUNDS, HYDRANT_ERROR_TIMEOUT, Result,
-    },
+    status::{CallFailure, HYDRANT_ERROR_TIMEOUT},
 };
 
 /// Puts bytes into the part of a rank, then changes the word of 64 bits at an offset of signals on the same rank. A thread
@@ -116,6 +116,10 @@ pub unsafe extern "C" fn hydrant_put_section_signal(
         with_memory(memory, |it| {
             let rank = Rank(rank);
             // The word is checked before anything is put.
+            if !Arc::ptr_eq(&it.job, &signals.job) {
+                let what = "memory";
+                return Err(hydrant::Error::ForeignHandle { what }.into());
+            }
             signals.words.pointer(rank, at)?;
             // SAFETY: 1. and 2. C1 and C2, for each run.
             unsafe { it.bytes.put_section_raw(rank, &to, source, &from)? };
@@ -372,35 +376,6 @@ unsafe fn tell((at, word): (usize, u64), index: *mut usize, found: *mut u64) {
     if let Some(found) = unsafe { optional(found) } {
         found.write(word);
     }
-}
-
-/// Returns the index of the word of 64 bits at an offset.
-pub(super) fn word_at(memory: &MemoryObject, offset: usize) -> Result<usize> {
-    index_of(&memory.words, memory.bytes.len(), offset)
-}
-
-fn words_at(memory: &MemoryObject, offsets: &[usize]) -> Result<Vec<usize>> {
-    offsets.iter().map(|at| word_at(memory, *at)).collect()
-}
-
-/// Returns the index of the element at a byte offset.
-#[inline]
-pub(super) fn index_of<T: hydrant::Pod>(
-    memory: &Symmetric<T>,
-    bytes: usize,
-    offset: usize,
-) -> Result<usize> {
-    let size = size_of::<T>();
-    let (index, rest) = (offset / size, offset % size);
-    if rest != 0 {
-        let text = format!("offset {offset} is not a multiple of {size}, the bytes of the word");
-        return Err(CallFailure::new(HYDRANT_ERROR_ALIGNMENT, text));
-    }
-    if index >= memory.len() {
-        let text = format!("{size} bytes at offset {offset} are out of bounds: there are {bytes}");
-        return Err(CallFailure::new(HYDRANT_ERROR_BOUNDS, text));
-    }
-    Ok(index)
 }
 
 #[cold]

@@ -25,7 +25,7 @@ pub struct hydrant_operation(());
 static OPERATIONS: CHandles<hydrant_operation, OperationObject> = CHandles::new(7);
 
 /// The owner of operations, as a job.
-pub(crate) trait OperationOwner: Send + Sync {
+pub(crate) trait OwnerOfOperations: Send + Sync {
     /// Keeps a put or a get that C has no handle of any more.
     fn keep_implicit(&self, operation: RawOperation);
 
@@ -37,14 +37,14 @@ pub(crate) trait OperationOwner: Send + Sync {
 }
 
 struct OperationObject {
-    owner: Arc<dyn OperationOwner>,
+    owner: Arc<dyn OwnerOfOperations>,
     /// `None` while a thread waits for the operation, and afterwards.
     work: Mutex<Option<Box<dyn Work>>>,
 }
 
 /// Returns the handle of an operation in flight.
 pub(crate) fn keep_work(
-    owner: Arc<dyn OperationOwner>,
+    owner: Arc<dyn OwnerOfOperations>,
     work: Box<dyn Work>,
 ) -> Result<*mut hydrant_operation> {
     OPERATIONS.insert(OperationObject {
@@ -55,7 +55,7 @@ pub(crate) fn keep_work(
 
 /// Returns the handle of a put or a get; null if it is complete.
 pub(crate) fn keep_transfer(
-    owner: &Arc<impl OperationOwner + 'static>,
+    owner: &Arc<impl OwnerOfOperations + 'static>,
     begun: RawOperation,
 ) -> Result<*mut hydrant_operation> {
     if begun.is_complete() {
@@ -66,7 +66,7 @@ pub(crate) fn keep_transfer(
 
 /// Returns the handle of an operation in the background, whose result `store` gives to C; null if it is complete.
 pub(crate) fn keep_background<R: Send + 'static>(
-    owner: &Arc<impl OperationOwner + 'static>,
+    owner: &Arc<impl OwnerOfOperations + 'static>,
     mut begun: BackgroundHandle<R>,
     store: impl FnOnce(R) + Send + 'static,
 ) -> Result<*mut hydrant_operation> {
@@ -79,7 +79,7 @@ pub(crate) fn keep_background<R: Send + 'static>(
 }
 
 /// Removes the handles of an owner's operations.
-pub(crate) fn remove_all(owner: &Arc<impl OperationOwner>) {
+pub(crate) fn remove_all(owner: &Arc<impl OwnerOfOperations>) {
     let gone = Arc::as_ptr(owner).cast::<()>();
     drop(OPERATIONS.remove_all(|it| std::ptr::addr_eq(Arc::as_ptr(&it.owner), gone)));
 }

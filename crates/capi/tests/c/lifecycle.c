@@ -63,6 +63,20 @@ int main(void) {
     IS(bytes, 24);
     barrier();
 
+    /* What is still open ends with the job. */
+    static char lent_buffer[1000], received[8];
+    hydrant_exposed *lent = NULL;
+    hydrant_loan *loan = NULL;
+    hydrant_locks *locks = NULL;
+    hydrant_team *part = NULL;
+    hydrant_operation *open = NULL;
+    WORKS(hydrant_expose(job, lent_buffer, sizeof lent_buffer, &lent));
+    WORKS(hydrant_lend_anywhere(job, lent_buffer, sizeof lent_buffer, &loan));
+    WORKS(hydrant_locks_make(job, 1, &locks));
+    WORKS(hydrant_team_split(world, me % 2, 0, &part));
+    WORKS(hydrant_receive_nb(job, HYDRANT_ANY_SOURCE, 77, received, sizeof received, NULL, &open));
+    WORKS(hydrant_put_nbi(memory, right, 16, &word, 8));
+
     /* Handles of a job that is over are errors. */
     hydrant_job *over = job;
     hydrant_team *team = world;
@@ -73,6 +87,11 @@ int main(void) {
     IS(rank, 9);
     FAILS(hydrant_put(memory, 0, 0, &word, 8), HYDRANT_ERROR_HANDLE, "hydrant_put: this handle of memory");
     FAILS(hydrant_barrier(team), HYDRANT_ERROR_HANDLE, "this handle of a team");
+    FAILS(hydrant_barrier(part), HYDRANT_ERROR_HANDLE, "this handle of a team");
+    FAILS(hydrant_wait(&open), HYDRANT_ERROR_HANDLE, "this handle of an operation");
+    FAILS(hydrant_lock(locks, 0, 0), HYDRANT_ERROR_HANDLE, "this handle of locks");
+    FAILS(hydrant_unexpose(lent), HYDRANT_ERROR_HANDLE, "this handle of exposed memory");
+    FAILS(hydrant_end_loan(loan), HYDRANT_ERROR_HANDLE, "this handle of a loan");
     if (me == 0) puts("ok");
     return 0;
 }

@@ -38,6 +38,7 @@ static void with_handles(void) {
         IS(differs(own + at, SIZES[i], left, (int)i + 20), -1);
         at += SIZES[i];
     }
+    barrier();
     memset(got, 0, at);
     at = 0;
     for (size_t i = 0; i + 1 < MANY; i++) {

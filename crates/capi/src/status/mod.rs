@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)] // names of C
 
+mod classes;
+
 use std::{
     cell::RefCell,
     ffi::{CStr, CString, c_char, c_int},
@@ -369,101 +371,14 @@ impl CallFailure {
 impl From<Error> for CallFailure {
     #[cold]
     fn from(cause: Error) -> Self {
-        Self::new(code_of(&cause), cause.to_string())
+        Self::new(classes::code_of(&cause), cause.to_string())
     }
 }
 
 impl From<hydrant::endpoint::Error> for CallFailure {
     #[cold]
     fn from(cause: hydrant::endpoint::Error) -> Self {
-        Self::new(endpoint_code_of(&cause), cause.to_string())
-    }
-}
-
-/// The number of a class of errors of endpoints.
-fn endpoint_code_of(cause: &hydrant::endpoint::Error) -> c_int {
-    use hydrant::endpoint::Error;
-    match cause {
-        Error::BadAddress(_)
-        | Error::BadDescriptor(_)
-        | Error::Forged { .. }
-        | Error::OtherOwner { .. } => HYDRANT_ERROR_DESCRIPTOR,
-        Error::OwnAddress | Error::Unreachable { .. } | Error::NotConnected { .. } => {
-            HYDRANT_ERROR_UNREACHABLE
-        }
-        Error::NameTooLong { .. } | Error::MessageTooLong { .. } => HYDRANT_ERROR_TOO_LONG,
-        Error::Lost { .. } => HYDRANT_ERROR_PEER_LOST,
-        Error::Left { .. } => HYDRANT_ERROR_LEFT,
-        Error::Revoked { .. } => HYDRANT_ERROR_REVOKED,
-        Error::Expired { .. } => HYDRANT_ERROR_EXPIRED,
-        Error::NotPermitted { .. } | Error::Forbidden { .. } => HYDRANT_ERROR_PERMISSION,
-        Error::OutOfBounds { .. } | Error::BadRange { .. } => HYDRANT_ERROR_BOUNDS,
-        Error::LengthMismatch { .. } => HYDRANT_ERROR_LENGTH,
-        Error::NotMapped { .. } => HYDRANT_ERROR_ADDRESS,
-        Error::Exhausted { .. } | Error::NarrowedTooOften { .. } => HYDRANT_ERROR_FULL,
-        Error::NoRoom { .. } | Error::StillInUse { .. } => HYDRANT_ERROR_BUSY,
-        Error::DeadlinePassed { .. } | Error::TimedOut { .. } => HYDRANT_ERROR_TIMEOUT,
-        Error::Cancelled { .. } => HYDRANT_ERROR_CANCELLED,
-        Error::Closed => HYDRANT_ERROR_CLOSED,
-        Error::Forked => HYDRANT_ERROR_FORKED,
-        Error::System(_) => HYDRANT_ERROR_NETWORK,
-        _ => HYDRANT_ERROR_OTHER,
-    }
-}
-
-/// The number of a class of errors.
-fn code_of(cause: &Error) -> c_int {
-    match cause {
-        Error::RankOutOfRange { .. } | Error::TeamRankOutOfRange { .. } => HYDRANT_ERROR_RANK,
-        Error::OutOfBounds { .. }
-        | Error::OutsideBuffer { .. }
-        | Error::BlockOutOfBounds { .. } => HYDRANT_ERROR_BOUNDS,
-        Error::Misaligned { .. } => HYDRANT_ERROR_ALIGNMENT,
-        Error::AnywhereRefused { .. } => HYDRANT_ERROR_REFUSED,
-        Error::Overlap { .. } | Error::SectionOverlap { .. } | Error::BlocksOverlap { .. } => {
-            HYDRANT_ERROR_OVERLAP
-        }
-        Error::SectionOverflow { .. } => HYDRANT_ERROR_OVERFLOW,
-        Error::LengthMismatch { .. } | Error::CountMismatch { .. } => HYDRANT_ERROR_LENGTH,
-        Error::SectionLevels { .. }
-        | Error::NothingToWaitFor
-        | Error::ZeroSized { .. }
-        | Error::RankMismatch { .. } => HYDRANT_ERROR_ARGUMENT,
-        Error::ReceiveTooShort { .. }
-        | Error::MessageTooLong { .. }
-        | Error::TooManyArgs { .. } => HYDRANT_ERROR_TOO_LONG,
-        Error::ReservedTag { .. } => HYDRANT_ERROR_TAG,
-        Error::UnknownHandler { .. }
-        | Error::HandlerPanicked { .. }
-        | Error::TooManyHandlers { .. } => HYDRANT_ERROR_HANDLER,
-        Error::NoReply => HYDRANT_ERROR_REPLY,
-        Error::InHandler { .. } => HYDRANT_ERROR_IN_HANDLER,
-        Error::OnwardFull { .. } => HYDRANT_ERROR_BACKLOG,
-        Error::CollectiveMismatch { .. } => HYDRANT_ERROR_MISMATCH,
-        Error::OutOfTurn { .. } => HYDRANT_ERROR_TURN,
-        Error::UnsuitableOp { .. } => HYDRANT_ERROR_OPERATION,
-        Error::Freed => HYDRANT_ERROR_FREED,
-        Error::Revoked { .. } => HYDRANT_ERROR_REVOKED,
-        Error::ForeignHandle { .. }
-        | Error::ForgedPointer { .. }
-        | Error::PointerTooWide { .. } => HYDRANT_ERROR_POINTER,
-        Error::BadAddress { .. } => HYDRANT_ERROR_ADDRESS,
-        Error::JobOver => HYDRANT_ERROR_JOB_OVER,
-        Error::Forked { .. } => HYDRANT_ERROR_FORKED,
-        Error::PeerLost(_) => HYDRANT_ERROR_PEER_LOST,
-        Error::PeerEnded { .. } => HYDRANT_ERROR_PEER_ENDED,
-        Error::OthersEnded { .. } => HYDRANT_ERROR_OTHERS_ENDED,
-        Error::Expelled(_) => HYDRANT_ERROR_EXPELLED,
-        Error::OutOfMemory { .. } => HYDRANT_ERROR_MEMORY,
-        Error::Registration(_)
-        | Error::RegistrationTimeout { .. }
-        | Error::WordNotRegistered { .. } => HYDRANT_ERROR_REGISTRATION,
-        Error::MutexHeld { .. } | Error::MutexNotHeld { .. } => HYDRANT_ERROR_LOCK,
-        Error::ResultLost { .. } => HYDRANT_ERROR_RESULT_LOST,
-        Error::Setting { .. } => HYDRANT_ERROR_SETTING,
-        Error::Launch(_) => HYDRANT_ERROR_LAUNCH,
-        Error::Conduit(_) => HYDRANT_ERROR_NETWORK,
-        _ => HYDRANT_ERROR_OTHER,
+        Self::new(classes::endpoint_code_of(&cause), cause.to_string())
     }
 }
 
