@@ -1,0 +1,132 @@
+//! The end of engines by a signal: `enableGracefulShutdown`.
+//!
+//! The handler only writes the signal's number to a pipe. A thread reads it, destroys the engines, and raises the
+//! signal again with the handler that was there before.
+
+#![allow(unsafe_code)] // signals
+
+use std::{
+    ffi::{c_int, c_void},
+    io::{self, Read},
+    mem::MaybeUninit,
+    os::{
+        fd::{IntoRawFd, RawFd},
+        unix::net::UnixStream,
+    },
+    process,
+    sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst},
+    thread,
+};
+
+use parking_lot::Mutex;
+
+use crate::{
+    engine::Engine,
+    failure::{EngineFailure, Result, SOCKET},
+};
+
+/// The signals that end engines.
+const SIGNALS: [c_int; 2] = [libc::SIGTERM, libc::SIGINT];
+
+/// The pipe's end for the handler.
+static TO_THREAD: AtomicI32 = AtomicI32::new(-1);
+/// The process of the thread.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+static STATE: Mutex<ShutdownState> = Mutex::new(ShutdownState {
+    engines: Vec::new(),
+    before: None,
+});
+
+struct ShutdownState {
+    /// The numbers of the engines.
+    engines: Vec<usize>,
+    /// The handlers that were there before.
+    before: Option<[libc::sigaction; 2]>,
+}
+
+/// Has an engine destroyed by SIGTERM and SIGINT.
+///
+/// # Errors
+/// The sentence.
+pub(crate) fn enable(engine: *mut c_void) -> Result<()> {
+    let mut state = STATE.lock();
+    if !state.engines.contains(&engine.addr()) {
+        state.engines.push(engine.addr());
+    }
+    if state.before.is_some() {
+        return Ok(());
+    }
+    let failed = |cause: io::Error| {
+        let text = format!("signals cannot be taken: {cause}");
+        EngineFailure::new(SOCKET, text)
+    };
+    let (from_handler, to_thread) = UnixStream::pair().map_err(failed)?;
+    to_thread.set_nonblocking(true).map_err(failed)?;
+    thread::Builder::new()
+        .name("hydrant-signals".to_owned())
+        .spawn(move || wait(from_handler))
+        .map_err(failed)?;
+    PROCESS.store(process::id(), SeqCst);
+    TO_THREAD.store(to_thread.into_raw_fd(), SeqCst);
+    let mut before = [default_action(); 2];
+    for (signal, before) in SIGNALS.into_iter().zip(&mut before) {
+        let mut action = default_action();
+        let handler: extern "C" fn(c_int) = handle;
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: both structures are valid, and the handler calls only functions that handlers may call.
+        if unsafe { libc::sigaction(signal, &action, before) } != 0 {
+            return Err(failed(io::Error::last_os_error()));
+        }
+    }
+    state.before = Some(before);
+    Ok(())
+}
+
+/// Returns the action of a signal that nobody handles.
+fn default_action() -> libc::sigaction {
+    // SAFETY: all bytes 0 are an action: SIG_DFL, with no flags and no signals blocked.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+extern "C" fn handle(signal: c_int) {
+    // SAFETY: these functions may be called by handlers, and the structure and the byte are valid.
+    unsafe {
+        let errno = *libc::__errno_location();
+        if libc::getpid() as u32 == PROCESS.load(SeqCst) {
+            let number = signal as u8;
+            let pipe: RawFd = TO_THREAD.load(SeqCst);
+            libc::write(pipe, (&raw const number).cast(), 1);
+        } else {
+            // A child that was forked has no thread, and must not end its parent's engines.
+            libc::sigaction(signal, &default_action(), std::ptr::null_mut());
+            libc::raise(signal);
+        }
+        *libc::__errno_location() = errno;
+    }
+}
+
+fn wait(mut from_handler: UnixStream) {
+    let mut number = [0];
+    if from_handler.read_exact(&mut number).is_err() {
+        return;
+    }
+    let (engines, before) = {
+        let mut state = STATE.lock();
+        (std::mem::take(&mut state.engines), state.before)
+    };
+    for number in engines {
+        // The program may have destroyed it before.
+        let _ = Engine::destroy(std::ptr::without_provenance_mut(number));
+    }
+    let signal = c_int::from(number[0]);
+    let place = SIGNALS.iter().position(|other| *other == signal);
+    if let (Some(place), Some(before)) = (place, before) {
+        // SAFETY: the action was the kernel's before.
+        unsafe {
+            libc::sigaction(signal, &before[place], std::ptr::null_mut());
+            libc::kill(libc::getpid(), signal);
+        }
+    }
+}
