@@ -5,6 +5,7 @@
 use std::{
     any::Any,
     ffi::{CStr, c_char, c_int},
+    mem::MaybeUninit,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -118,10 +119,12 @@ pub(crate) unsafe fn write_text(text: &str, room: *mut c_char, bytes: usize) -> 
         return Err(EngineFailure::argument(text));
     };
     let len = text.find('\0').unwrap_or(text.len()).min(most);
-    // SAFETY: 1. the caller's condition, and `len` is below `bytes`. The text is memory of Rust, apart from C's room.
-    unsafe {
-        std::ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), room, len);
-        room.add(len).write(0);
+    let room = room.cast::<MaybeUninit<u8>>();
+    // SAFETY: 1. the caller's condition, and `len` is below `bytes`.
+    let room = unsafe { std::slice::from_raw_parts_mut(room, len + 1) };
+    let bytes = text.as_bytes()[..len].iter().chain(&[0]);
+    for (place, byte) in room.iter_mut().zip(bytes) {
+        place.write(*byte);
     }
     Ok(())
 }
@@ -151,10 +154,9 @@ mod tests {
             assert_eq!(seen.to_str(), Ok(wanted));
             assert_eq!(room[bytes], 7);
         }
-        // SAFETY: 1. it is null or has no byte.
-        unsafe {
-            assert!(write_text("", std::ptr::null_mut(), 5).is_err());
-            assert!(write_text("", [0; 1].as_mut_ptr(), 0).is_err());
+        for (room, bytes) in [(std::ptr::null_mut(), 5), ([0; 1].as_mut_ptr(), 0)] {
+            // SAFETY: 1. it is null or has no byte.
+            assert!(unsafe { write_text("", room, bytes) }.is_err());
         }
     }
 }

@@ -91,20 +91,34 @@ fn default_action() -> libc::sigaction {
 }
 
 extern "C" fn handle(signal: c_int) {
-    // SAFETY: these functions may be called by handlers, and the structure and the byte are valid.
-    unsafe {
-        let errno = *libc::__errno_location();
-        if libc::getpid() as u32 == PROCESS.load(SeqCst) {
-            let number = signal as u8;
-            let pipe: RawFd = TO_THREAD.load(SeqCst);
-            libc::write(pipe, (&raw const number).cast(), 1);
-        } else {
-            // A child that was forked has no thread, and must not end its parent's engines.
-            libc::sigaction(signal, &default_action(), std::ptr::null_mut());
-            libc::raise(signal);
-        }
-        *libc::__errno_location() = errno;
+    if own_process() as u32 != PROCESS.load(SeqCst) {
+        // A child that was forked has no thread, and must not end its parent's engines.
+        return raise_with(signal, &default_action());
     }
+    // SAFETY: each thread has its own.
+    let errno_place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let errno = unsafe { *errno_place };
+    let number = signal as u8;
+    let pipe: RawFd = TO_THREAD.load(SeqCst);
+    // SAFETY: a handler may write, and the byte is valid.
+    let _ = unsafe { libc::write(pipe, (&raw const number).cast(), 1) };
+    // SAFETY: as above.
+    unsafe { *errno_place = errno };
+}
+
+/// Raises a signal with another action. A handler may do so.
+fn raise_with(signal: c_int, action: &libc::sigaction) {
+    // SAFETY: the action is valid: it was the kernel's before, or is the default.
+    unsafe { libc::sigaction(signal, action, std::ptr::null_mut()) };
+    // SAFETY: a process may signal itself.
+    unsafe { libc::kill(own_process(), signal) };
+}
+
+/// Returns the number of this process, also in a handler.
+fn own_process() -> libc::pid_t {
+    // SAFETY: it has no conditions.
+    unsafe { libc::getpid() }
 }
 
 fn wait(mut from_handler: UnixStream) {
@@ -123,10 +137,6 @@ fn wait(mut from_handler: UnixStream) {
     let signal = c_int::from(number[0]);
     let place = SIGNALS.iter().position(|other| *other == signal);
     if let (Some(place), Some(before)) = (place, before) {
-        // SAFETY: the action was the kernel's before.
-        unsafe {
-            libc::sigaction(signal, &before[place], std::ptr::null_mut());
-            libc::kill(libc::getpid(), signal);
-        }
+        raise_with(signal, &before[place]);
     }
 }

@@ -189,10 +189,10 @@ mod tests {
             mut bytes in prop::collection::vec(any::<u8>(), 10..80), kind in 0_u8..7,
         ) {
             bytes[..2].copy_from_slice(&[VERSION, kind]);
-            if let Some(message) = EngineMessage::parse(&bytes) {
-                if !matches!(message.body, MessageBody::Refused(_)) {
-                    prop_assert_eq!(message.to_bytes(), bytes);
-                }
+            if let Some(message) = EngineMessage::parse(&bytes)
+                && !matches!(message.body, MessageBody::Refused(_))
+            {
+                prop_assert_eq!(message.to_bytes(), bytes);
             }
         }
     }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use hydrant_testing::{roles, running};
+use rustix::fs::{FlockOperation, flock};
 
 const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c");
@@ -98,7 +99,7 @@ fn compiled(name: &str, with: &[OsString]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mooncake");
     fs::create_dir_all(&folder).expect("a folder");
     let lock = File::create(folder.join(format!("{name}.lock"))).expect("a file");
-    lock.lock().expect("a lock");
+    flock(&lock, FlockOperation::LockExclusive).expect("a lock");
     let binary = folder.join(name);
     // A running binary cannot be overwritten.
     let fresh = folder.join(format!("{name}.new"));

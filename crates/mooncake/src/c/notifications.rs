@@ -38,15 +38,15 @@ pub unsafe extern "C" fn getNotifsFromEngine(
             let text = format!("there is no memory for {} notifications", all.len());
             return Err(EngineFailure::new(MEMORY, text));
         }
-        for (place, notification) in all.iter().enumerate() {
-            let copied = notify_msg {
+        // SAFETY: the new memory has so many places, of which all bytes are 0.
+        let places = unsafe { std::slice::from_raw_parts_mut(array, all.len()) };
+        for (place, notification) in places.iter_mut().zip(&all) {
+            *place = notify_msg {
                 name: copy(&notification.name),
                 msg: copy(&notification.text),
             };
-            // SAFETY: the array has so many places.
-            unsafe { array.add(place).write(copied) };
         }
-        // SAFETY: as above. There are at most 65,536.
+        // SAFETY: C1 and C2, as above. There are at most 65,536.
         unsafe { size.write(all.len() as c_int) };
         Ok(array)
     })
@@ -73,13 +73,12 @@ pub unsafe extern "C" fn freeNotifsMsgBuf(msg: *mut notify_msg, size: c_int) -> 
         not_null(msg, "the array")?;
         let size =
             usize::try_from(size).map_err(|_| EngineFailure::argument("the number is negative"))?;
-        for place in 0..size {
-            // SAFETY: C4.
-            let notification = unsafe { msg.add(place).read() };
-            // SAFETY: C4: memory of `calloc`, or null.
-            unsafe {
-                libc::free(notification.name.cast());
-                libc::free(notification.msg.cast());
+        // SAFETY: C4.
+        let notifications = unsafe { std::slice::from_raw_parts(msg, size) };
+        for notification in notifications {
+            for text in [notification.name, notification.msg] {
+                // SAFETY: C4: memory of `calloc`, or null.
+                unsafe { libc::free(text.cast()) };
             }
         }
         // SAFETY: C4.
