@@ -307,9 +307,10 @@ int unregisterLocalMemoryBatch(transfer_engine_t engine,
                                size_t addr_len);
 
 /**
- * Opens the segment of the engine at host:port. Contacts it the first time, and returns the same number from then on,
- * even if the engine has ended: one that returns under the same name is found by the next transfer. Returns 0 for the
- * own name, or -1.
+ * Opens the segment of the engine at host:port. The first call contacts it, and later ones return the same number, even
+ * if the engine has ended. An engine that returns under the same name is found by the next transfer.
+ *
+ * Returns 0 for the own name, or -1.
  */
 segment_id_t openSegment(transfer_engine_t engine,
                          const char *segment_name);
@@ -353,8 +354,9 @@ batch_id_t allocateBatchID(transfer_engine_t engine,
  * Each task ends as STATUS_COMPLETED or STATUS_FAILED, without a call for it. If one fails, those of the same call that
  * are not done fail, too. Nothing of these lands any more when getTransferStatus says so.
  *
- * Returns 0, or, with nothing added: 1 for arguments that cannot be used, among them segments that were not opened; 2 if
- * there are too many tasks for the batch; 8 if no transport is installed. A peer that is not reached fails the tasks.
+ * Returns 0, or a number above it, with nothing added. It is 1 for arguments that cannot be used, such as a segment
+ * that was not opened. It is 2 if there are too many tasks for the batch, and 8 if no transport is installed. A peer
+ * that is not reached fails the tasks.
  */
 int submitTransfer(transfer_engine_t engine,
                    batch_id_t batch_id,
@@ -408,9 +410,10 @@ struct notify_msg *getNotifsFromEngine(transfer_engine_t engine,
 int freeNotifsMsgBuf(struct notify_msg *msg, int size);
 
 /**
- * Sends a message to the engine of a segment. When this returns 0, that engine has it. Returns -1 for a message that
- * cannot be sent; -200 if there is no such segment, or the engine has too many messages; other negative numbers if it is
- * not reached within 3 seconds.
+ * Sends a message to the engine of a segment. When this returns 0, that engine has it.
+ *
+ * Returns -1 for a message that cannot be sent. It is -200 if there is no such segment, or the engine has too many
+ * messages. Other negative numbers say that the engine is not reached within 3 seconds.
  */
 int genNotifyInEngine(transfer_engine_t engine,
                       uint64_t target_id,

@@ -18,11 +18,11 @@ pub(crate) struct TaskBatch {
 struct BatchTasks {
     count: usize,
     /// In the order of their tasks.
-    submissions: Vec<Submission>,
+    submissions: Vec<TaskSubmission>,
 }
 
 /// The tasks of one call.
-struct Submission {
+struct TaskSubmission {
     /// The number of the first task.
     first: usize,
     /// The bytes of each task.
@@ -33,14 +33,14 @@ struct Submission {
 enum SubmissionStage {
     /// A thread looks the targets up, or waits for the end.
     Held,
-    UnderWay(Transfer),
+    UnderWay(StartedTransfer),
     Done,
     /// Nothing of it lands any more.
     Failed(SubmissionFailure),
 }
 
 /// The transfer of a submission.
-pub(crate) struct Transfer {
+pub(crate) struct StartedTransfer {
     pub(crate) handle: BatchHandle,
     pub(crate) parts: TransferParts,
 }
@@ -109,7 +109,7 @@ impl TaskBatch {
         let first = tasks.count;
         tasks.count = count;
         if !lengths.is_empty() {
-            tasks.submissions.push(Submission {
+            tasks.submissions.push(TaskSubmission {
                 first,
                 lengths,
                 stage: SubmissionStage::Held,
@@ -137,7 +137,7 @@ impl TaskBatch {
         })
     }
 
-    fn look<T>(&self, task: usize, look: impl FnOnce(&Submission, usize) -> T) -> Result<T> {
+    fn look<T>(&self, task: usize, look: impl FnOnce(&TaskSubmission, usize) -> T) -> Result<T> {
         let mut tasks = self.tasks.lock();
         if task >= tasks.count {
             let text = format!("the batch has {} tasks, and no task {task}", tasks.count);
@@ -192,7 +192,7 @@ impl AddedTasks<'_> {
     }
 
     /// Notes that the transfer has begun.
-    pub(crate) fn begin(self, transfer: Transfer) {
+    pub(crate) fn begin(self, transfer: StartedTransfer) {
         self.set(SubmissionStage::UnderWay(transfer));
     }
 
@@ -219,7 +219,7 @@ impl SubmissionStage {
 
     /// Waits until a transfer has ended.
     fn wait(self) -> Self {
-        let Self::UnderWay(Transfer { handle, parts }) = self else {
+        let Self::UnderWay(StartedTransfer { handle, parts }) = self else {
             return self;
         };
         match handle.wait() {
@@ -237,7 +237,7 @@ impl SubmissionStage {
     }
 }
 
-impl Submission {
+impl TaskSubmission {
     /// Notes the end of the transfer, if it has ended.
     fn settle(&mut self) {
         if matches!(&self.stage, SubmissionStage::UnderWay(transfer) if transfer.handle.is_over()) {

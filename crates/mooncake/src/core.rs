@@ -10,7 +10,7 @@ use crate::{
     memory::RegisteredMemory,
     notifications::Notifications,
     questions::{PeerAnswer, Questions},
-    wire::{EngineMessage, MessageBody},
+    wire::{MessageBody, MooncakeMessage},
 };
 
 /// How long calls wait for a peer.
@@ -74,7 +74,7 @@ impl EngineCore {
             match event {
                 EndpointEvent::Message { peer, bytes } => {
                     // Strangers' messages are nothing.
-                    if let Some(message) = EngineMessage::parse(&bytes) {
+                    if let Some(message) = MooncakeMessage::parse(&bytes) {
                         self.take(&peer, message);
                     }
                 }
@@ -87,8 +87,8 @@ impl EngineCore {
         self.questions.end_all();
     }
 
-    fn take(&self, peer: &Peer, message: EngineMessage<'_>) {
-        let EngineMessage { request, body } = message;
+    fn take(&self, peer: &Peer, message: MooncakeMessage<'_>) {
+        let MooncakeMessage { request, body } = message;
         match body {
             MessageBody::Ask { addr, len } => match self.memory.find(addr, len) {
                 Ok(found) => {
@@ -97,18 +97,18 @@ impl EngineCore {
                         len: found.len,
                         descriptor: &found.descriptor.to_bytes(),
                     };
-                    reply(peer, EngineMessage { request, body });
+                    reply(peer, MooncakeMessage { request, body });
                 }
                 Err(refusal) => {
                     let body = MessageBody::Refused(refusal);
-                    reply(peer, EngineMessage { request, body });
+                    reply(peer, MooncakeMessage { request, body });
                 }
             },
             MessageBody::Notify { name, text } => {
                 let taken = self.notifications.push(name, text);
                 if request != 0 {
                     let body = MessageBody::Noted { taken };
-                    reply(peer, EngineMessage { request, body });
+                    reply(peer, MooncakeMessage { request, body });
                 }
             }
             other => {
@@ -130,6 +130,6 @@ impl EngineCore {
 }
 
 /// Sends an answer. A peer that does not read its messages gets none, because nobody waits for it.
-fn reply(peer: &Peer, message: EngineMessage<'_>) {
+fn reply(peer: &Peer, message: MooncakeMessage<'_>) {
     let _ = peer.send_within(&message.to_bytes(), Duration::ZERO);
 }

@@ -210,12 +210,12 @@ struct DoorService {
     /// Readable once the port is to be closed.
     woken: UnixStream,
     answer: Vec<u8>,
-    waiting: Vec<Asker>,
+    waiting: Vec<DoorVisitor>,
     accepts_again: Option<Instant>,
 }
 
 /// A connection that has not asked yet.
-struct Asker {
+struct DoorVisitor {
     stream: TcpStream,
     since: Instant,
     question: [u8; QUESTION],
@@ -276,7 +276,7 @@ impl DoorService {
                 if self.waiting.len() == MOST_WAITING {
                     self.waiting.remove(0);
                 }
-                self.waiting.push(Asker {
+                self.waiting.push(DoorVisitor {
                     stream,
                     since: Instant::now(),
                     question: [0; QUESTION],
@@ -290,7 +290,7 @@ impl DoorService {
     }
 }
 
-impl Asker {
+impl DoorVisitor {
     /// Goes on with a connection. Returns whether it has not asked yet.
     fn step(&mut self, answer: &[u8]) -> bool {
         match self.stream.read(&mut self.question[self.received..]) {

@@ -22,7 +22,7 @@ use crate::{
     core::EngineCore,
     door::{Door, DoorListener, HostPort},
     failure::{EngineFailure, INVALID_ARGUMENT, METADATA, Result, SOCKET},
-    segments::Segments,
+    segments::PeerSegments,
     types::INVALID_BATCH,
 };
 
@@ -35,12 +35,12 @@ const STEP: usize = 16;
 const TRANSPORT: usize = 8;
 
 /// All engines that are not destroyed.
-static ENGINES: RwLock<BTreeMap<usize, Arc<Engine>>> = RwLock::new(BTreeMap::new());
+static ENGINES: RwLock<BTreeMap<usize, Arc<TransferEngine>>> = RwLock::new(BTreeMap::new());
 
 /// An engine.
-pub(crate) struct Engine {
+pub(crate) struct TransferEngine {
     pub(crate) core: Arc<EngineCore>,
-    pub(crate) segments: Segments,
+    pub(crate) segments: PeerSegments,
     batches: RwLock<HashMap<u64, Arc<TaskBatch>>>,
     has_transport: AtomicBool,
     threads: Mutex<Option<EngineThreads>>,
@@ -54,7 +54,7 @@ struct EngineThreads {
     service: JoinHandle<()>,
 }
 
-impl Engine {
+impl TransferEngine {
     /// Makes an engine, and returns its number.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Engine {
         })?;
         let engine = Self {
             core,
-            segments: Segments::new(&name),
+            segments: PeerSegments::new(&name),
             batches: RwLock::default(),
             has_transport: AtomicBool::new(discovers),
             threads: Mutex::new(Some(EngineThreads { door, service })),

@@ -34,7 +34,7 @@ impl MemoryRange {
     }
 }
 
-/// Whether peers may use registered memory.
+/// The users of registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MemoryAccess {
     /// Peers read and write it.
@@ -46,11 +46,11 @@ pub(crate) enum MemoryAccess {
 /// All registered memory.
 #[derive(Default)]
 pub(crate) struct RegisteredMemory {
-    by_start: Mutex<BTreeMap<usize, Registered>>,
+    by_start: Mutex<BTreeMap<usize, RegisteredRange>>,
 }
 
 #[derive(Clone)]
-struct Registered {
+struct RegisteredRange {
     len: usize,
     /// The region that is lent, if peers may use it.
     region: Option<Region>,
@@ -59,7 +59,7 @@ struct Registered {
 }
 
 /// Registered memory for a peer.
-pub(crate) struct FoundMemory {
+pub(crate) struct LentRange {
     pub(crate) start: u64,
     pub(crate) len: u64,
     pub(crate) descriptor: Descriptor,
@@ -102,7 +102,7 @@ impl RegisteredMemory {
                 }
             };
             let number = fresh();
-            let registered = Registered {
+            let registered = RegisteredRange {
                 len,
                 region,
                 number,
@@ -147,7 +147,7 @@ impl RegisteredMemory {
     }
 
     /// Returns the registered memory that has all of a range.
-    pub(crate) fn find(&self, addr: u64, len: u64) -> Result<FoundMemory, RangeRefusal> {
+    pub(crate) fn find(&self, addr: u64, len: u64) -> Result<LentRange, RangeRefusal> {
         let at = usize::try_from(addr).map_err(|_| RangeRefusal::NotRegistered)?;
         let table = self.by_start.lock();
         let (start, registered) = (table.range(..=at))
@@ -159,7 +159,7 @@ impl RegisteredMemory {
             return Err(RangeRefusal::PastTheEnd { end });
         }
         let region = (registered.region.as_ref()).ok_or(RangeRefusal::NotAccessible)?;
-        Ok(FoundMemory {
+        Ok(LentRange {
             start: *start as u64,
             len: registered.len as u64,
             descriptor: region.descriptor(Rights::READ_WRITE),

@@ -11,33 +11,33 @@ use parking_lot::Mutex;
 
 use crate::{
     failure::{EngineFailure, HANDSHAKE, METADATA, Result},
-    memory::FoundMemory,
-    wire::{EngineMessage, MessageBody, RangeRefusal},
+    memory::LentRange,
+    wire::{MessageBody, MooncakeMessage, RangeRefusal},
 };
 
 /// The answer of a peer.
 pub(crate) enum PeerAnswer {
     /// The registered memory that was asked for.
-    Region(FoundMemory),
+    Region(LentRange),
     /// There is no such memory.
     Refused(RangeRefusal),
-    /// Whether a notification was taken.
+    /// The fate of a notification: true if it was taken.
     Noted(bool),
 }
 
 /// Questions that wait.
 #[derive(Default)]
 pub(crate) struct Questions {
-    state: Mutex<Asked>,
+    state: Mutex<PendingQuestions>,
 }
 
 #[derive(Default)]
-struct Asked {
+struct PendingQuestions {
     next: u64,
-    waiting: HashMap<u64, Question>,
+    waiting: HashMap<u64, PendingQuestion>,
 }
 
-struct Question {
+struct PendingQuestion {
     /// The incarnation of the peer that was asked.
     peer: u64,
     /// Without it, the asker is told that the peer has gone.
@@ -60,14 +60,14 @@ impl Questions {
             let mut asked = self.state.lock();
             asked.next += 1;
             let request = asked.next;
-            let question = Question {
+            let question = PendingQuestion {
                 peer: peer.incarnation(),
                 answer: sender,
             };
             asked.waiting.insert(request, question);
             request
         };
-        let sent = peer.send_within(&EngineMessage { request, body }.to_bytes(), patience);
+        let sent = peer.send_within(&MooncakeMessage { request, body }.to_bytes(), patience);
         // After the news of an end, which ends the questions that are kept, nothing can be sent.
         let answer = match sent {
             Err(cause) => Err(cause.into()),
@@ -117,7 +117,7 @@ impl PeerAnswer {
                 start,
                 len,
                 descriptor,
-            } => Some(Self::Region(FoundMemory {
+            } => Some(Self::Region(LentRange {
                 start,
                 len,
                 descriptor: Descriptor::from_bytes(descriptor).ok()?,

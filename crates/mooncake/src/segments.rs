@@ -12,7 +12,7 @@ use crate::{
     core::{EngineCore, PATIENCE},
     door,
     failure::{EngineFailure, HANDSHAKE, METADATA, NOT_REGISTERED, Result, TOO_MANY},
-    memory::FoundMemory,
+    memory::LentRange,
     questions::PeerAnswer,
     wire::{MessageBody, RangeRefusal},
 };
@@ -21,20 +21,20 @@ use crate::{
 pub(crate) const OWN: i32 = 0;
 
 /// All segments of an engine.
-pub(crate) struct Segments {
+pub(crate) struct PeerSegments {
     tables: Mutex<SegmentTables>,
-    own: Arc<Segment>,
+    own: Arc<PeerSegment>,
 }
 
 #[derive(Default)]
 struct SegmentTables {
     by_name: HashMap<String, i32>,
-    by_number: BTreeMap<i32, Arc<Segment>>,
+    by_number: BTreeMap<i32, Arc<PeerSegment>>,
     last: i32,
 }
 
 /// The memory of a peer.
-pub(crate) struct Segment {
+pub(crate) struct PeerSegment {
     pub(crate) number: i32,
     pub(crate) name: String,
     /// The connection to the peer's present incarnation. The lock is held while it is made, so that it is made once.
@@ -50,7 +50,7 @@ pub(crate) struct SegmentLink {
     regions: Mutex<BTreeMap<u64, RemoteRegion>>,
 }
 
-/// Whether a cached connection is used.
+/// The use of a connection that was made before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Freshness {
     /// It is used if there is one.
@@ -59,11 +59,11 @@ pub(crate) enum Freshness {
     Asked,
 }
 
-impl Segments {
+impl PeerSegments {
     pub(crate) fn new(own_name: &str) -> Self {
         Self {
             tables: Mutex::default(),
-            own: Arc::new(Segment {
+            own: Arc::new(PeerSegment {
                 number: OWN,
                 name: own_name.to_owned(),
                 link: Mutex::default(),
@@ -101,7 +101,7 @@ impl Segments {
             .ok_or_else(|| EngineFailure::new(TOO_MANY, "there are no more segment numbers"))?;
         tables.last = number;
         tables.by_name.insert(name.to_owned(), number);
-        let segment = Segment {
+        let segment = PeerSegment {
             number,
             name: name.to_owned(),
             link: Mutex::new(Some(Arc::new(link))),
@@ -110,14 +110,14 @@ impl Segments {
         Ok(number)
     }
 
-    fn find(&self, name: &str) -> Option<Arc<Segment>> {
+    fn find(&self, name: &str) -> Option<Arc<PeerSegment>> {
         let tables = self.tables.lock();
         let number = tables.by_name.get(name)?;
         tables.by_number.get(number).cloned()
     }
 
     /// Returns the segment with a number.
-    pub(crate) fn get(&self, number: i64) -> Option<Arc<Segment>> {
+    pub(crate) fn get(&self, number: i64) -> Option<Arc<PeerSegment>> {
         if number == i64::from(OWN) {
             return Some(Arc::clone(&self.own));
         }
@@ -126,7 +126,7 @@ impl Segments {
     }
 
     /// Returns all segments of peers.
-    pub(crate) fn all(&self) -> Vec<Arc<Segment>> {
+    pub(crate) fn all(&self) -> Vec<Arc<PeerSegment>> {
         self.tables.lock().by_number.values().cloned().collect()
     }
 
@@ -149,7 +149,7 @@ impl Segments {
     }
 }
 
-impl Segment {
+impl PeerSegment {
     /// Returns the connection to the peer, and makes it if there is none. A peer that has returned under its name is
     /// found again.
     ///
@@ -252,7 +252,7 @@ impl SegmentLink {
         None
     }
 
-    fn ask(&self, core: &EngineCore, addr: u64, len: u64) -> Result<FoundMemory> {
+    fn ask(&self, core: &EngineCore, addr: u64, len: u64) -> Result<LentRange> {
         let answer = match self.is_own {
             true => match core.memory.find(addr, len) {
                 Ok(found) => PeerAnswer::Region(found),

@@ -21,7 +21,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    engine::Engine,
+    engine::TransferEngine,
     failure::{EngineFailure, Result, SOCKET},
 };
 
@@ -132,7 +132,7 @@ fn wait(mut from_handler: UnixStream) {
     };
     for number in engines {
         // The program may have destroyed it before.
-        let _ = Engine::destroy(std::ptr::without_provenance_mut(number));
+        let _ = TransferEngine::destroy(std::ptr::without_provenance_mut(number));
     }
     let signal = c_int::from(number[0]);
     let place = SIGNALS.iter().position(|other| *other == signal);

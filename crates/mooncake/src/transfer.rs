@@ -7,11 +7,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use hydrant_endpoint::{Batch, RemoteRegion};
 
 use crate::{
-    batches::{Transfer, TransferParts},
+    batches::{StartedTransfer, TransferParts},
     core::EngineCore,
     failure::Result,
-    segments::{Freshness, Segment, SegmentLink},
-    wire::{EngineMessage, MessageBody},
+    segments::{Freshness, PeerSegment, SegmentLink},
+    wire::{MessageBody, MooncakeMessage},
 };
 
 /// The direction of a copy.
@@ -22,10 +22,10 @@ pub(crate) enum TaskOpcode {
 }
 
 /// A task, after its check.
-pub(crate) struct Task {
+pub(crate) struct TransferTask {
     pub(crate) opcode: TaskOpcode,
     pub(crate) source: *mut u8,
-    pub(crate) target: Arc<Segment>,
+    pub(crate) target: Arc<PeerSegment>,
     pub(crate) addr: u64,
     pub(crate) len: u64,
 }
@@ -40,9 +40,9 @@ pub(crate) struct Task {
 ///    Nobody holds a reference to it.
 pub(crate) unsafe fn begin(
     core: &EngineCore,
-    tasks: &[Task],
+    tasks: &[TransferTask],
     notification: Option<(&[u8], &[u8])>,
-) -> Result<Transfer, (usize, String)> {
+) -> Result<StartedTransfer, (usize, String)> {
     let mut batch = Batch::new();
     let mut places = TransferPlaces::new(core);
     let has_empty = tasks.iter().any(|task| task.len == 0);
@@ -68,7 +68,7 @@ pub(crate) unsafe fn begin(
     }
     if let (Some((name, text)), Some(first)) = (notification, tasks.first()) {
         let body = MessageBody::Notify { name, text };
-        let message = EngineMessage { request: 0, body }.to_bytes();
+        let message = MooncakeMessage { request: 0, body }.to_bytes();
         let said = (places.link(&first.target))
             .and_then(|link| Ok(batch.message(&link.peer, &message).map(drop)?));
         said.map_err(|failure| (0, failure.text))?;
@@ -78,7 +78,7 @@ pub(crate) unsafe fn begin(
         true => TransferParts::Some(before.into()),
         false => TransferParts::All,
     };
-    Ok(Transfer { handle, parts })
+    Ok(StartedTransfer { handle, parts })
 }
 
 /// The targets of a submission, each of which is looked up once.
@@ -101,7 +101,7 @@ impl<'a> TransferPlaces<'a> {
         }
     }
 
-    fn link(&mut self, segment: &Segment) -> Result<Arc<SegmentLink>> {
+    fn link(&mut self, segment: &PeerSegment) -> Result<Arc<SegmentLink>> {
         if let Some(link) = self.links.get(&segment.number) {
             return Ok(Arc::clone(link));
         }
@@ -111,7 +111,7 @@ impl<'a> TransferPlaces<'a> {
     }
 
     /// Returns the registered memory of a range, and the offset there.
-    fn find(&mut self, segment: &Segment, addr: u64, len: u64) -> Result<(&RemoteRegion, u64)> {
+    fn find(&mut self, segment: &PeerSegment, addr: u64, len: u64) -> Result<(&RemoteRegion, u64)> {
         let has = |start: u64, remote: &RemoteRegion| {
             let end = addr.checked_sub(start).and_then(|at| at.checked_add(len));
             end.is_some_and(|end| end <= remote.len())

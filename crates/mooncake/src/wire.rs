@@ -18,7 +18,7 @@ pub(crate) const MAX_NOTIFICATION: usize = MAX_MESSAGE - 14;
 
 /// A message between engines.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct EngineMessage<'a> {
+pub(crate) struct MooncakeMessage<'a> {
     /// The number of a question, which its answer repeats.
     pub(crate) request: u64,
     pub(crate) body: MessageBody<'a>,
@@ -39,7 +39,7 @@ pub(crate) enum MessageBody<'a> {
     Refused(RangeRefusal),
     /// A notification.
     Notify { name: &'a [u8], text: &'a [u8] },
-    /// Whether a notification was taken.
+    /// The fate of a notification.
     Noted { taken: bool },
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum RangeRefusal {
     NotAccessible,
 }
 
-impl EngineMessage<'_> {
+impl MooncakeMessage<'_> {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let kind: u8 = match self.body {
             MessageBody::Ask { .. } => 1,
@@ -91,7 +91,7 @@ impl EngineMessage<'_> {
     }
 }
 
-impl<'a> EngineMessage<'a> {
+impl<'a> MooncakeMessage<'a> {
     /// Parses a message of a peer. Returns `None` if it is none.
     pub(crate) fn parse(mut bytes: &'a [u8]) -> Option<Self> {
         let rest = &mut bytes;
@@ -163,15 +163,15 @@ mod tests {
             },
         ];
         for body in bodies {
-            let message = EngineMessage { request: 7, body };
+            let message = MooncakeMessage { request: 7, body };
             let bytes = message.to_bytes();
-            assert_eq!(EngineMessage::parse(&bytes), Some(message));
+            assert_eq!(MooncakeMessage::parse(&bytes), Some(message));
             for len in 0..bytes.len() {
-                assert_eq!(EngineMessage::parse(&bytes[..len]), None, "{len}");
+                assert_eq!(MooncakeMessage::parse(&bytes[..len]), None, "{len}");
             }
             let mut other = bytes.clone();
             other[0] += 1;
-            assert_eq!(EngineMessage::parse(&other), None);
+            assert_eq!(MooncakeMessage::parse(&other), None);
         }
     }
 
@@ -179,7 +179,7 @@ mod tests {
     fn the_longest_notification_fits_a_message() {
         let (name, text) = (b"name".as_slice(), vec![7; MAX_NOTIFICATION - 4]);
         let body = MessageBody::Notify { name, text: &text };
-        let message = EngineMessage { request: 7, body };
+        let message = MooncakeMessage { request: 7, body };
         assert_eq!(message.to_bytes().len(), MAX_MESSAGE);
     }
 
@@ -189,7 +189,7 @@ mod tests {
             mut bytes in prop::collection::vec(any::<u8>(), 10..80), kind in 0_u8..7,
         ) {
             bytes[..2].copy_from_slice(&[VERSION, kind]);
-            if let Some(message) = EngineMessage::parse(&bytes)
+            if let Some(message) = MooncakeMessage::parse(&bytes)
                 && !matches!(message.body, MessageBody::Refused(_))
             {
                 prop_assert_eq!(message.to_bytes(), bytes);

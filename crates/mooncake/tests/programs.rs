@@ -19,7 +19,7 @@ const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c");
 
 /// The tests of the program.
-const TESTS: [&str; 13] = [
+const TESTS: [&str; 14] = [
     "data",
     "unregistered",
     "pieces",
@@ -31,6 +31,7 @@ const TESTS: [&str; 13] = [
     "functions",
     "bad_input",
     "threads",
+    "halted",
     "graceful",
     "forked",
 ];

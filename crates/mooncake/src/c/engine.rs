@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     edge::{batch_edge, edge, edge_or, name, write_text},
-    engine::Engine,
+    engine::TransferEngine,
     failure::EngineFailure,
     shutdown,
     types::{transfer_engine_t, transport_t},
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn createTransferEngine(
         let metadata = unsafe { name(metadata_conn_string, "the metadata string")? };
         // SAFETY: 1. C1 and C2.
         let own_name = unsafe { name(local_server_name, "the engine's own name")? };
-        Engine::create(metadata, own_name, auto_discover != 0)
+        TransferEngine::create(metadata, own_name, auto_discover != 0)
     })
 }
 
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn createTransferEngine(
 #[unsafe(no_mangle)]
 pub extern "C" fn destroyTransferEngine(engine: transfer_engine_t) {
     edge("destroyTransferEngine", || {
-        Engine::destroy(engine)?;
+        TransferEngine::destroy(engine)?;
         Ok(0)
     });
 }
@@ -56,7 +56,7 @@ pub extern "C" fn destroyTransferEngine(engine: transfer_engine_t) {
 #[unsafe(no_mangle)]
 pub extern "C" fn discoverTopology(engine: transfer_engine_t) -> c_int {
     edge("discoverTopology", || {
-        Engine::get(engine)?;
+        TransferEngine::get(engine)?;
         Ok(0)
     })
 }
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn getLocalIpAndPort(
     buf_len: usize,
 ) -> c_int {
     edge("getLocalIpAndPort", || {
-        let engine = Engine::get(engine)?;
+        let engine = TransferEngine::get(engine)?;
         // SAFETY: 1. C1 and C2.
         unsafe { write_text(&engine.core.name, buf_out, buf_len)? };
         Ok(0)
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn installTransport(
 ) -> transport_t {
     edge_or("installTransport", null_mut(), || {
         let _ = args;
-        let found = Engine::get(engine)?;
+        let found = TransferEngine::get(engine)?;
         // SAFETY: 1. C1 and C2.
         match unsafe { name(proto, "the name of the transport")? } {
             "tcp" | "hydrant" => Ok(found.install_transport(engine)),
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn installTransport(
 pub extern "C" fn uninstallTransport(engine: transfer_engine_t, proto: *const c_char) -> c_int {
     edge("uninstallTransport", || {
         let _ = proto;
-        Engine::get(engine)?;
+        TransferEngine::get(engine)?;
         Ok(0)
     })
 }
@@ -113,7 +113,7 @@ pub extern "C" fn uninstallTransport(engine: transfer_engine_t, proto: *const c_
 #[unsafe(no_mangle)]
 pub extern "C" fn enableGracefulShutdown(engine: transfer_engine_t) {
     batch_edge("enableGracefulShutdown", || {
-        Engine::get(engine)?;
+        TransferEngine::get(engine)?;
         shutdown::enable(engine)?;
         Ok(0)
     });

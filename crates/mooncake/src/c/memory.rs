@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::{
     edge::{edge, input, name},
-    engine::Engine,
+    engine::TransferEngine,
     failure::{DEVICE, EngineFailure, Result},
     memory::{MemoryAccess, MemoryRange},
     types::{buffer_entry, transfer_engine_t},
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn registerLocalMemory(
     remote_accessible: c_int,
 ) -> c_int {
     edge("registerLocalMemory", || {
-        let engine = Engine::get(engine)?;
+        let engine = TransferEngine::get(engine)?;
         // SAFETY: 1. C1 and C2.
         unsafe { check_location(location)? };
         let range = MemoryRange::new(addr.expose_provenance(), length)?;
@@ -44,7 +44,10 @@ pub unsafe extern "C" fn registerLocalMemory(
 #[unsafe(no_mangle)]
 pub extern "C" fn unregisterLocalMemory(engine: transfer_engine_t, addr: *mut c_void) -> c_int {
     edge("unregisterLocalMemory", || {
-        Engine::get(engine)?.core.memory.unregister(addr.addr())?;
+        TransferEngine::get(engine)?
+            .core
+            .memory
+            .unregister(addr.addr())?;
         Ok(0)
     })
 }
@@ -58,7 +61,7 @@ pub unsafe extern "C" fn registerLocalMemoryBatch(
     location: *const c_char,
 ) -> c_int {
     edge("registerLocalMemoryBatch", || {
-        let engine = Engine::get(engine)?;
+        let engine = TransferEngine::get(engine)?;
         // SAFETY: 1. C1 and C2.
         unsafe { check_location(location)? };
         // SAFETY: 1. and 2. C1 and C2.
@@ -81,7 +84,7 @@ pub unsafe extern "C" fn unregisterLocalMemoryBatch(
     addr_len: usize,
 ) -> c_int {
     edge("unregisterLocalMemoryBatch", || {
-        let engine = Engine::get(engine)?;
+        let engine = TransferEngine::get(engine)?;
         // SAFETY: 1. and 2. C1 and C2.
         let addrs = unsafe { input(addr_list.cast_const(), addr_len, "the list")? };
         let mut first = Ok(0);

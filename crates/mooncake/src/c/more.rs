@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int};
 
 use crate::{
     edge::{edge, not_null, write_text},
-    engine::Engine,
+    engine::TransferEngine,
     types::{nic_load_stat, transfer_engine_t},
 };
 
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn getNicLoadStats(
     count: *mut usize,
 ) -> c_int {
     edge("getNicLoadStats", || {
-        Engine::get(engine)?;
+        TransferEngine::get(engine)?;
         not_null(stats, "the room for the statistics")?;
         not_null(count, "the place of the number")?;
         // SAFETY: C1 and C2, and it is neither null nor misaligned.
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn showLinks(
     json: c_int,
 ) -> c_int {
     edge("showLinks", || {
-        let engine = Engine::get(engine)?;
+        let engine = TransferEngine::get(engine)?;
         // SAFETY: 1. C1 and C2.
         unsafe { write_text(&engine.describe(json != 0), buf_out, buf_len)? };
         Ok(0)

@@ -10,7 +10,7 @@ use std::{
 use super::transfers::parts_of;
 use crate::{
     edge::{edge, edge_or, not_null},
-    engine::Engine,
+    engine::TransferEngine,
     failure::{EngineFailure, MEMORY, METADATA},
     segments::Freshness,
     types::{notify_msg, transfer_engine_t},
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn getNotifsFromEngine(
         not_null(size, "the place of the number")?;
         // SAFETY: C1 and C2, and it is neither null nor misaligned.
         unsafe { size.write(0) };
-        let all = Engine::get(engine)?.core.notifications.take();
+        let all = TransferEngine::get(engine)?.core.notifications.take();
         if all.is_empty() {
             return Ok(null_mut());
         }
@@ -87,9 +87,10 @@ pub unsafe extern "C" fn freeNotifsMsgBuf(msg: *mut notify_msg, size: c_int) -> 
     })
 }
 
-/// Sends a message to the engine of a segment. When this returns 0, that engine has it. Returns -1 for a message that
-/// cannot be sent; -200 if there is no such segment, or the engine has too many messages; other negative numbers if it is
-/// not reached within 3 seconds.
+/// Sends a message to the engine of a segment. When this returns 0, that engine has it.
+///
+/// Returns -1 for a message that cannot be sent. It is -200 if there is no such segment, or the engine has too many
+/// messages. Other negative numbers say that the engine is not reached within 3 seconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn genNotifyInEngine(
     engine: transfer_engine_t,
@@ -97,7 +98,7 @@ pub unsafe extern "C" fn genNotifyInEngine(
     notify_msg: notify_msg,
 ) -> c_int {
     edge("genNotifyInEngine", || {
-        let engine = Engine::get(engine)?;
+        let engine = TransferEngine::get(engine)?;
         // SAFETY: 1. C1 and C2.
         let (name, text) = unsafe { parts_of(&notify_msg)? };
         let segment = i64::try_from(target_id)

@@ -6,22 +6,23 @@ use std::ffi::{c_char, c_int};
 
 use crate::{
     edge::{edge, edge_or, name},
-    engine::Engine,
+    engine::TransferEngine,
     failure::EngineFailure,
     segments::Freshness,
     types::{segment_id_t, transfer_engine_t},
 };
 
-/// Opens the segment of the engine at host:port. Contacts it the first time, and returns the same number from then on,
-/// even if the engine has ended: one that returns under the same name is found by the next transfer. Returns 0 for the
-/// own name, or -1.
+/// Opens the segment of the engine at host:port. The first call contacts it, and later ones return the same number, even
+/// if the engine has ended. An engine that returns under the same name is found by the next transfer.
+///
+/// Returns 0 for the own name, or -1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn openSegment(
     engine: transfer_engine_t,
     segment_name: *const c_char,
 ) -> segment_id_t {
     edge_or("openSegment", -1, || {
-        let engine = Engine::get(engine)?;
+        let engine = TransferEngine::get(engine)?;
         // SAFETY: 1. C1 and C2.
         let name = unsafe { name(segment_name, "the name of the segment")? };
         engine.segments.open(&engine.core, name, Freshness::Cached)
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn openSegmentNoCache(
     segment_name: *const c_char,
 ) -> segment_id_t {
     edge_or("openSegmentNoCache", -1, || {
-        let engine = Engine::get(engine)?;
+        let engine = TransferEngine::get(engine)?;
         // SAFETY: 1. C1 and C2.
         let name = unsafe { name(segment_name, "the name of the segment")? };
         engine.segments.open(&engine.core, name, Freshness::Asked)
@@ -47,7 +48,7 @@ pub unsafe extern "C" fn openSegmentNoCache(
 pub extern "C" fn closeSegment(engine: transfer_engine_t, segment_id: segment_id_t) -> c_int {
     edge("closeSegment", || {
         let _ = segment_id;
-        Engine::get(engine)?;
+        TransferEngine::get(engine)?;
         Ok(0)
     })
 }
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn removeLocalSegment(
     segment_name: *const c_char,
 ) -> c_int {
     edge("removeLocalSegment", || {
-        let engine = Engine::get(engine)?;
+        let engine = TransferEngine::get(engine)?;
         // SAFETY: 1. C1 and C2.
         let name = unsafe { name(segment_name, "the name of the segment")? };
         let name = name.strip_prefix('/').unwrap_or(name);
@@ -75,7 +76,7 @@ pub unsafe extern "C" fn removeLocalSegment(
 #[unsafe(no_mangle)]
 pub extern "C" fn syncSegmentCache(engine: transfer_engine_t) -> c_int {
     edge("syncSegmentCache", || {
-        let engine = Engine::get(engine)?;
+        let engine = TransferEngine::get(engine)?;
         for segment in engine.segments.all() {
             let _ = segment.link(&engine.core, Freshness::Asked);
         }
@@ -91,7 +92,7 @@ pub extern "C" fn warmupEfaSegment(
 ) -> c_int {
     edge("warmupEfaSegment", || {
         let _ = segment_name;
-        Engine::get(engine)?;
+        TransferEngine::get(engine)?;
         Ok(0)
     })
 }

@@ -7,9 +7,9 @@ use std::ffi::{c_char, c_int};
 use crate::{
     batches::TaskState,
     edge::{batch_edge, edge_or, input, not_null, text, write_text},
-    engine::Engine,
+    engine::TransferEngine,
     failure::{EngineFailure, NO_TRANSPORT, Result},
-    transfer::{self, Task, TaskOpcode},
+    transfer::{self, TaskOpcode, TransferTask},
     types::{
         INVALID_BATCH, OPCODE_READ, OPCODE_WRITE, STATUS_COMPLETED, STATUS_FAILED, STATUS_WAITING,
         batch_id_t, notify_msg, transfer_engine_t, transfer_request, transfer_status,
@@ -21,7 +21,7 @@ use crate::{
 #[unsafe(no_mangle)]
 pub extern "C" fn allocateBatchID(engine: transfer_engine_t, batch_size: usize) -> batch_id_t {
     edge_or("allocateBatchID", INVALID_BATCH, || {
-        Ok(Engine::get(engine)?.add_batch(batch_size))
+        Ok(TransferEngine::get(engine)?.add_batch(batch_size))
     })
 }
 
@@ -31,8 +31,9 @@ pub extern "C" fn allocateBatchID(engine: transfer_engine_t, batch_size: usize) 
 /// Each task ends as STATUS_COMPLETED or STATUS_FAILED, without a call for it. If one fails, those of the same call that
 /// are not done fail, too. Nothing of these lands any more when getTransferStatus says so.
 ///
-/// Returns 0, or, with nothing added: 1 for arguments that cannot be used, among them segments that were not opened; 2 if
-/// there are too many tasks for the batch; 8 if no transport is installed. A peer that is not reached fails the tasks.
+/// Returns 0, or a number above it, with nothing added. It is 1 for arguments that cannot be used, such as a segment
+/// that was not opened. It is 2 if there are too many tasks for the batch, and 8 if no transport is installed. A peer
+/// that is not reached fails the tasks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn submitTransfer(
     engine: transfer_engine_t,
@@ -75,7 +76,7 @@ unsafe fn submit(
     (entries, count): (*mut transfer_request, usize),
     notification: Option<notify_msg>,
 ) -> Result<c_int> {
-    let engine = Engine::get(engine)?;
+    let engine = TransferEngine::get(engine)?;
     let batch = engine.batch(batch)?;
     // SAFETY: 1. and 2. C1 and C2.
     let entries = unsafe { input(entries.cast_const(), count, "the list of tasks")? };
@@ -109,7 +110,7 @@ unsafe fn submit(
 }
 
 /// Checks a task.
-fn task(engine: &Engine, entry: &transfer_request) -> Result<Task, String> {
+fn task(engine: &TransferEngine, entry: &transfer_request) -> Result<TransferTask, String> {
     let opcode = match entry.opcode {
         OPCODE_READ => TaskOpcode::Read,
         OPCODE_WRITE => TaskOpcode::Write,
@@ -126,7 +127,7 @@ fn task(engine: &Engine, entry: &transfer_request) -> Result<Task, String> {
         let number = entry.target_id;
         format!("there is no segment {number}: it was not opened, or is forgotten")
     })?;
-    Ok(Task {
+    Ok(TransferTask {
         opcode,
         source,
         target,
@@ -162,7 +163,9 @@ pub unsafe extern "C" fn getTransferStatus(
     status: *mut transfer_status,
 ) -> c_int {
     batch_edge("getTransferStatus", || {
-        let state = Engine::get(engine)?.batch(batch_id)?.state(task_id)?;
+        let state = TransferEngine::get(engine)?
+            .batch(batch_id)?
+            .state(task_id)?;
         not_null(status, "the place of the status")?;
         let (number, transferred_bytes) = match state {
             TaskState::Waiting => (STATUS_WAITING, 0),
@@ -190,7 +193,9 @@ pub unsafe extern "C" fn hydrant_transfer_engine_task_error(
     buf_len: usize,
 ) -> c_int {
     batch_edge("hydrant_transfer_engine_task_error", || {
-        let reason = Engine::get(engine)?.batch(batch_id)?.reason(task_id)?;
+        let reason = TransferEngine::get(engine)?
+            .batch(batch_id)?
+            .reason(task_id)?;
         // SAFETY: 1. C1 and C2.
         unsafe { write_text(&reason.unwrap_or_default(), buf_out, buf_len)? };
         Ok(0)
@@ -201,7 +206,7 @@ pub unsafe extern "C" fn hydrant_transfer_engine_task_error(
 #[unsafe(no_mangle)]
 pub extern "C" fn freeBatchID(engine: transfer_engine_t, batch_id: batch_id_t) -> c_int {
     batch_edge("freeBatchID", || {
-        Engine::get(engine)?.free_batch(batch_id)?;
+        TransferEngine::get(engine)?.free_batch(batch_id)?;
         Ok(0)
     })
 }

@@ -832,6 +832,36 @@ static void threads(void) {
     destroyTransferEngine(engine);
 }
 
+/* A target that is stopped: its memory is still read and written, and only questions to it wait. */
+static void halted(void) {
+    struct process peer = start("127.0.0.1");
+    transfer_engine_t engine = create("127.0.0.1");
+    segment_id_t segment = openSegment(engine, peer.name);
+    static unsigned char own[4096];
+    memset(own, 7, sizeof own);
+    transfer_request_t task = request(OPCODE_WRITE, own, segment, peer.base, sizeof own);
+    IS(transfer(engine, task), STATUS_COMPLETED);
+    kill(peer.pid, SIGSTOP);
+    nap(0.05);
+    double since = now();
+    task.target_offset = peer.base + MIB;
+    IS(transfer(engine, task), STATUS_COMPLETED);
+    CHECK(now() - since < 0.5, "known memory takes %.3f s", now() - since);
+    since = now();
+    task.target_offset = 4096;
+    TRANSFER_FAILS(engine, task, "did not answer within 3000 ms");
+    notify_msg_t message = {(char *)"a", (char *)"b"};
+    FAILS(genNotifyInEngine(engine, (uint64_t)segment, message), -104, "did not answer");
+    FAILS(openSegmentNoCache(engine, peer.name), -1, "nothing comes");
+    CHECK(now() - since < 15, "unknown memory, a message and a question take %.3f s", now() - since);
+    kill(peer.pid, SIGCONT);
+    CHECK(!strcmp(tell(&peer, "count 7"), "8192"), "both are there");
+    IS(transfer(engine, task), STATUS_FAILED);
+    CHECK(strstr(reason_text, "is not registered"), "%s", reason_text);
+    end(&peer);
+    destroyTransferEngine(engine);
+}
+
 static void graceful(void) {
     struct process peer = start("127.0.0.1");
     transfer_engine_t engine = create("127.0.0.1");
@@ -889,7 +919,7 @@ int main(int count, char **arguments) {
         {"data", data}, {"unregistered", unregistered}, {"pieces", pieces}, {"death", death},
         {"many", many}, {"stopped", stopped}, {"notified", notified}, {"strangers", strangers},
         {"functions", functions}, {"bad_input", bad_input}, {"threads", threads},
-        {"graceful", graceful}, {"forked", forked},
+        {"halted", halted}, {"graceful", graceful}, {"forked", forked},
     };
     for (size_t at = 0; count == 2 && at < sizeof tests / sizeof *tests; at++) {
         if (!strcmp(arguments[1], tests[at].name)) {
