@@ -858,7 +858,19 @@ static void halted(void) {
     CHECK(!strcmp(tell(&peer, "count 7"), "8192"), "both are there");
     IS(transfer(engine, task), STATUS_FAILED);
     CHECK(strstr(reason_text, "is not registered"), "%s", reason_text);
-    end(&peer);
+    /* It is killed while it is asked. */
+    kill(peer.pid, SIGSTOP);
+    pid_t killer = fork();
+    if (killer == 0) {
+        nap(0.3);
+        kill(peer.pid, SIGKILL);
+        _exit(0);
+    }
+    since = now();
+    TRANSFER_FAILS(engine, task, "is lost");
+    CHECK(now() - since < 1.5, "its death is told after %.3f s", now() - since);
+    waitpid(killer, NULL, 0);
+    waitpid(peer.pid, NULL, 0);
     destroyTransferEngine(engine);
 }
 
