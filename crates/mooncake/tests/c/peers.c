@@ -911,6 +911,7 @@ static void forked(void) {
         CHECK(strstr(reason(engine, batch, 0), "forked"), "%s", reason_text);
         CHECK(registerLocalMemory(engine, own, 10, "*", 1) < 0, "the child lends nothing");
         destroyTransferEngine(engine);
+        CHECK(!strstr(hydrant_transfer_engine_last_error(), "destroyTransferEngine"), "it is left to the parent");
         raise(SIGTERM);
         _exit(3);
     }
@@ -918,6 +919,9 @@ static void forked(void) {
     waitpid(child, &status, 0);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM, "status %d", status);
     IS(transfer(engine, task), STATUS_COMPLETED);
+    char name[64];
+    IS(getLocalIpAndPort(engine, name, sizeof name), 0);
+    CHECK(!strcmp(tell(&peer, "say %s hello", name), "said"), "the port is still served");
     end(&peer);
     destroyTransferEngine(engine);
 }
