@@ -5,8 +5,8 @@ use crate::dose::Dose;
 use crate::error::Error;
 
 /// The commands, the apps that `hydrant run` finds by name, and the libraries for C.
-const SHIPPED: &str =
-    "-p hydrant-cli -p hydrant-bench -p hydrant-apps -p hydrant-armci -p hydrant-capi";
+const SHIPPED: &str = "-p hydrant-cli -p hydrant-bench -p hydrant-apps -p hydrant-armci -p hydrant-capi \
+                       -p hydrant-mooncake";
 
 /// The first command of the README, which builds what it runs.
 const FIRST_COMMAND: &str = "run --release -- run -n 4 cannon";

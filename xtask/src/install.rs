@@ -20,33 +20,40 @@ pub(crate) struct Arguments {
 }
 
 /// The packages whose release needs no further flags.
-const PACKAGES: &str = "-p hydrant-cli -p hydrant-bench -p hydrant-capi";
+const PACKAGES: &str = "-p hydrant-cli -p hydrant-bench -p hydrant-capi -p hydrant-mooncake";
 
 /// The built files: the path below the profile's folder, and the path below the prefix.
-const BUILT: [(&str, &str); 6] = [
+const BUILT: [(&str, &str); 8] = [
     ("hydrant", "bin/hydrant"),
     ("hydrant-bench", "bin/hydrant-bench"),
     ("libarmci.so", "lib/libarmci.so"),
     ("libarmci.a", "lib/libarmci.a"),
     ("libhydrant_capi.so", "lib/libhydrant.so"),
     ("libhydrant_capi.a", "lib/libhydrant.a"),
+    ("libtransfer_engine.so", "lib/libtransfer_engine.so"),
+    ("libtransfer_engine.a", "lib/libtransfer_engine.a"),
 ];
 /// The headers, below `crates`.
-const HEADERS: [&str; 6] = [
+const HEADERS: [&str; 7] = [
     "armci/include/armci.h",
     "armci/include/message.h",
     "armci/include/gpc.h",
     "armci/include/parmci.h",
     "armci/include/armcix.h",
     "capi/include/hydrant.h",
+    "mooncake/include/transfer_engine_c.h",
 ];
 
 /// The libraries for C: the name and the description.
-const LIBRARIES: [(&str, &str); 2] = [
+const LIBRARIES: [(&str, &str); 3] = [
     ("armci", "ARMCI on Hydrant: one-sided remote memory"),
     (
         "hydrant",
         "Hydrant: one-sided remote memory for parallel jobs",
+    ),
+    (
+        "transfer_engine",
+        "Mooncake's transfer engine on Hydrant: memory of peers that come and go",
     ),
 ];
 /// The libraries of the system that they need if they are linked statically.
