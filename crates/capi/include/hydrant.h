@@ -2590,6 +2590,9 @@ int hydrant_endpoint_event_descriptor(hydrant_endpoint *endpoint,
 
 #endif  /* HYDRANT_H */
 
+#ifndef HYDRANT_WORDS_H
+#define HYDRANT_WORDS_H
+
 /* Atomic operations on single words, by hydrant_atomic(). The previous value may be null. */
 #define HYDRANT_WORD_(type_, name_, number_)                                                       \
     static inline int hydrant_load_##name_(hydrant_memory *memory, uint32_t rank, size_t offset,   \
@@ -2621,3 +2624,5 @@ int hydrant_endpoint_event_descriptor(hydrant_endpoint *endpoint,
 HYDRANT_WORD_(uint32_t, u32, HYDRANT_U32)
 HYDRANT_WORD_(uint64_t, u64, HYDRANT_U64)
 #undef HYDRANT_WORD_
+
+#endif  /* HYDRANT_WORDS_H */
