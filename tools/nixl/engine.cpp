@@ -83,26 +83,33 @@ Status Engine::register_memory(const abi::BlobDescriptor& range, const abi::Memo
     if (memory != abi::Memory::Dram) {
         return refuse(Status::NotSupported, "only memory of the host (DRAM) can be registered");
     }
+    Status status = Status::Success;
+    auto own = own_ranges.add(range.at.address, range.at.bytes, [&] { return lend(range.at, status); });
+    if (own) handle = ranges.add({std::move(own), nullptr});
+    return status;
+}
+
+std::shared_ptr<OwnRange> Engine::lend(const abi::Descriptor& range, Status& status) {
     auto own = std::make_shared<OwnRange>();
-    own->address = range.at.address;
-    own->bytes = range.at.bytes;
-    if (own->bytes > 0) {
-        void* start = reinterpret_cast<void*>(own->address);
-        int status = hydrant_region_expose(endpoint, start, own->bytes, &own->region);
-        if (status != HYDRANT_SUCCESS) return fail("memory could not be registered", status);
-        own->descriptor.resize(ROOM);
-        std::size_t length = 0;
-        status = hydrant_region_describe(own->region, 0, own->bytes, HYDRANT_READ | HYDRANT_WRITE, 0,
-                                         own->descriptor.data(), own->descriptor.size(), &length);
-        if (status != HYDRANT_SUCCESS) {
-            hydrant_region_revoke(own->region);
-            return fail("memory could not be described", status);
-        }
-        own->descriptor.resize(length);
-        own->descriptor.shrink_to_fit();
+    own->address = range.address;
+    own->bytes = range.bytes;
+    if (own->bytes == 0) return own;
+    void* start = reinterpret_cast<void*>(own->address);
+    if (const int failed = hydrant_region_expose(endpoint, start, own->bytes, &own->region)) {
+        status = fail("memory could not be registered", failed);
+        return nullptr;
     }
-    handle = ranges.add({own, nullptr});
-    return Status::Success;
+    own->descriptor.resize(ROOM);
+    std::size_t length = 0;
+    if (const int failed = hydrant_region_describe(own->region, 0, own->bytes, HYDRANT_READ | HYDRANT_WRITE, 0,
+                                                   own->descriptor.data(), own->descriptor.size(), &length)) {
+        status = fail("memory could not be described", failed);
+        hydrant_region_revoke(own->region);
+        return nullptr;
+    }
+    own->descriptor.resize(length);
+    own->descriptor.shrink_to_fit();
+    return own;
 }
 
 Status Engine::deregister_memory(abi::RangeHandle* handle) {
@@ -110,6 +117,7 @@ Status Engine::deregister_memory(abi::RangeHandle* handle) {
     const RangeEntry entry = ranges.remove(handle);
     if (!entry.own) return refuse(Status::NotFound, "memory to be deregistered is not registered");
     OwnRange& own = *entry.own;
+    if (!own_ranges.remove(own)) return Status::Success;
     own.is_registered.store(false, std::memory_order_release);
     active.cancel_uses_of(&own);
     if (!own.region) return Status::Success;

@@ -57,10 +57,13 @@ class Engine final : public abi::EngineBase {
   private:
     std::shared_ptr<Peer> peer(const std::string& agent) const;
     bool open_endpoint();
+    // Lends a range to peers. Returns null, with the status, if that fails.
+    std::shared_ptr<OwnRange> lend(const abi::Descriptor& range, abi::Status& status);
 
     const unsigned origin;
     hydrant_endpoint* endpoint = nullptr;
     RangeTable ranges;
+    OwnRanges own_ranges;
     // Transfers are made by functions that the interface calls constant.
     mutable ActiveTransfers active;
     mutable Mailbox mailbox;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -16,7 +17,7 @@
 
 namespace hydrant_nixl {
 
-// Own memory that was registered.
+// Own memory that was registered, once or more often.
 struct OwnRange {
     std::uintptr_t address = 0;
     std::size_t bytes = 0;
@@ -26,6 +27,36 @@ struct OwnRange {
     std::string descriptor;
     // False once the user has taken the memory back.
     std::atomic<bool> is_registered{true};
+    // The registrations that were not taken back. The list of own ranges guards it.
+    std::size_t registrations = 0;
+};
+
+// Own ranges by their place. A range that is registered again is the same range: peers refuse metadata that describes one
+// range in two ways.
+class OwnRanges {
+  public:
+    // Finds a range and counts a registration, or makes it by `make`, which returns null if that fails.
+    template <typename Make> std::shared_ptr<OwnRange> add(std::uintptr_t address, std::size_t bytes, Make make) {
+        std::lock_guard guard(lock);
+        std::shared_ptr<OwnRange>& place = ranges[{address, bytes}];
+        if (!place) place = make();
+        std::shared_ptr<OwnRange> found = place;
+        if (found) found->registrations++;
+        else ranges.erase({address, bytes});
+        return found;
+    }
+
+    // Takes a registration back. Returns true if it was the last one.
+    bool remove(OwnRange& range) {
+        std::lock_guard guard(lock);
+        if (--range.registrations > 0) return false;
+        ranges.erase({range.address, range.bytes});
+        return true;
+    }
+
+  private:
+    std::mutex lock;
+    std::map<std::pair<std::uintptr_t, std::size_t>, std::shared_ptr<OwnRange>> ranges;
 };
 
 struct PeerRange;

@@ -1,11 +1,12 @@
 """Ends: memory that is taken back, transfers that are stopped, peers that die, leave and return."""
 
 import gc
+import os
 import time
 import unittest
 
 import numpy as np
-from owner import Owner, agent, carry, finish, messages_of, pattern, register, rows
+from owner import Owner, agent, carry, finish, pattern, register, rows
 
 
 class Ends(unittest.TestCase):
@@ -228,8 +229,6 @@ class Ends(unittest.TestCase):
         register(self.user, own)
 
         def descriptors():
-            import os
-
             return len(os.listdir("/proc/self/fd"))
 
         counts = []

@@ -100,6 +100,7 @@ class Transfers(unittest.TestCase):
         part = register_parts(self.user, (own, 5000, 5000))
         register_parts(self.user, (own, 0, 0))
         which, there = self.owner.memory(10_000)
+        self.owner.ask("register_again", which)
         self.load()
         self.transfer("WRITE", rows((own, 0, 10_000)), [(there, 10_000, 0)])
         self.user.deregister_memory(twice[0])
