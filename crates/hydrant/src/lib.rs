@@ -105,12 +105,12 @@ pub use foresight::Foresight;
 /// The crate whose 16-bit floats can be reduced, in the version that Hydrant uses.
 #[cfg(feature = "half")]
 pub use half;
-/// Peers that come and go: processes without a job that read and write each other's memory.
-pub use hydrant_endpoint as endpoint;
 pub use hydrant_conduit::{
     Caps, Footprint, Rank,
     memory::{Column, Factor, Number, Runs},
 };
+/// Peers that come and go: processes without a job that read and write each other's memory.
+pub use hydrant_endpoint as endpoint;
 pub use hydrant_launch::BootstrapKind as Bootstrap;
 pub use hydrant_monitor::ReportingAllocator;
 pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
