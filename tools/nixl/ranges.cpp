@@ -22,16 +22,33 @@ int Peer::connect_locked() {
     return HYDRANT_SUCCESS;
 }
 
-int Peer::open(PeerRange& range, hydrant_remote*& remote) {
+int Peer::open(const std::vector<std::shared_ptr<PeerRange>>& ranges, std::vector<hydrant_remote*>& remotes) {
     std::lock_guard guard(lock);
     if (const int status = connect_locked()) return status;
-    if (auto found = opened.find(&range); found != opened.end()) {
-        remote = found->second;
-        return HYDRANT_SUCCESS;
+    remotes.assign(ranges.size(), nullptr);
+    std::vector<std::size_t> missing;
+    std::vector<const void*> descriptors;
+    std::vector<std::size_t> lengths;
+    for (std::size_t at = 0; at < ranges.size(); at++) {
+        PeerRange* range = ranges[at].get();
+        if (auto found = opened.find(range); found != opened.end()) {
+            remotes[at] = found->second;
+        } else if (range->bytes > 0) {
+            missing.push_back(at);
+            descriptors.push_back(range->descriptor.data());
+            lengths.push_back(range->descriptor.size());
+        }
     }
-    const int status = hydrant_remote_open(handle(), range.descriptor.data(), range.descriptor.size(), &remote);
-    if (status == HYDRANT_SUCCESS) opened.emplace(&range, remote);
-    return status;
+    if (missing.empty()) return HYDRANT_SUCCESS;
+    std::vector<hydrant_remote*> made(missing.size());
+    const int status =
+        hydrant_remote_open_many(handle(), descriptors.data(), lengths.data(), missing.size(), made.data());
+    if (status != HYDRANT_SUCCESS) return status;
+    for (std::size_t at = 0; at < missing.size(); at++) {
+        remotes[missing[at]] = made[at];
+        opened.emplace(ranges[missing[at]].get(), made[at]);
+    }
+    return HYDRANT_SUCCESS;
 }
 
 void Peer::forget(std::uint64_t old_epoch) {

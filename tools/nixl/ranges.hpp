@@ -11,6 +11,7 @@
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "abi.hpp"
 #include "hydrant.h"
@@ -73,8 +74,8 @@ class Peer {
     // Connects unless that was done. Returns a status of Hydrant.
     int connect();
 
-    // Opens a range, unless it is open. Stores its handle, which holds as long as `epoch` stays.
-    int open(PeerRange& range, hydrant_remote*& remote);
+    // Opens ranges that are not open. Stores the handle of each, which holds as long as `epoch` stays.
+    int open(const std::vector<std::shared_ptr<PeerRange>>& ranges, std::vector<hydrant_remote*>& remotes);
 
     // Forgets the connection, and all ranges that were opened by it, if it is still that of `epoch`.
     void forget(std::uint64_t old_epoch);
