@@ -19,6 +19,7 @@ mod hosts;
 mod install;
 mod instructions;
 mod models;
+mod nixl_plugin;
 mod packages;
 mod programs;
 mod prose;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Task::Setup => vec![setup::report()],
         Task::Quick => quick::report(),
         Task::Install(arguments) => vec![install::report(&arguments)],
+        Task::NixlPlugin(arguments) => vec![nixl_plugin::report(&arguments)],
         Task::Test => test::report_all(Dose::Short),
         Task::Full => test::report_all(Dose::Long),
         Task::List => {
@@ -99,6 +101,8 @@ enum Task {
     Quick,
     /// Installs the libraries for C, their headers and the hydrant command below a folder
     Install(install::Arguments),
+    /// Builds the backend of NIXL, libplugin_HYDRANT.so, and tries it (docs/nixl.md)
+    NixlPlugin(nixl_plugin::Arguments),
     /// Names every task
     List,
     /// Runs a command in a virtual machine that has an RDMA device (docs/vm.md)
@@ -144,6 +148,7 @@ mod tests {
                 "full",
                 "quick",
                 "install",
+                "nixl-plugin",
                 "list",
                 "vm",
                 "faults",

@@ -201,6 +201,21 @@ impl BatchCore {
         self.result()
     }
 
+    /// Carries one chunk, if one waits. Returns whether it did.
+    fn help_once(&self) -> bool {
+        let index = self.next.fetch_add(1, AcqRel);
+        let Some(chunk) = self.chunks.get(index) else {
+            // Keeps the counter from wrapping around.
+            self.next.store(self.chunks.len(), Relaxed);
+            return false;
+        };
+        self.carry(index, chunk);
+        if self.over.fetch_add(1, AcqRel) + 1 == self.chunks.len() {
+            self.come_to_end();
+        }
+        true
+    }
+
     /// Returns the fate of a part.
     fn part(&self, index: usize) -> Option<PartState> {
         let part = self.plan.parts.get(index)?;
@@ -245,18 +260,7 @@ impl SharedWork for BatchCore {
     }
 
     fn help(&self) {
-        loop {
-            let index = self.next.fetch_add(1, AcqRel);
-            let Some(chunk) = self.chunks.get(index) else {
-                // Keeps the counter from wrapping around.
-                self.next.store(self.chunks.len(), Relaxed);
-                return;
-            };
-            self.carry(index, chunk);
-            if self.over.fetch_add(1, AcqRel) + 1 == self.chunks.len() {
-                self.come_to_end();
-            }
-        }
+        while self.help_once() {}
     }
 
     fn close(&self) {
@@ -286,6 +290,18 @@ impl BatchHandle {
     /// Returns whether the batch is over. Then [`wait`](Self::wait) returns at once.
     pub fn is_over(&self) -> bool {
         (self.batch.as_ref()).is_none_or(|batch| batch.is_over.load(Acquire))
+    }
+
+    /// Copies at most 1 MiB in this thread, if some waits for a worker. Returns whether the batch is over. A program that
+    /// polls lends its time so.
+    pub fn help(&self) -> bool {
+        let Some(batch) = &self.batch else {
+            return true;
+        };
+        if !batch.is_over.load(Acquire) && batch.endpoint.check_origin().is_ok() {
+            batch.help_once();
+        }
+        batch.is_over.load(Acquire)
     }
 
     /// Waits until the batch is over. This thread copies, too.

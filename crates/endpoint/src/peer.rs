@@ -13,6 +13,9 @@ use crate::{
     table::{PeerEntry, PeerStage},
 };
 
+/// The most questions for regions that one call has on the way.
+const ASKED_TOGETHER: usize = 64;
+
 /// Another endpoint, one incarnation of it. The handle can be cloned and used by any thread.
 #[derive(Clone)]
 pub struct Peer {
@@ -65,22 +68,62 @@ impl Peer {
     /// has granted this process too many regions at a time, [`Error::TimedOut`], [`Error::Lost`], [`Error::Left`],
     /// [`Error::NotConnected`], [`Error::Closed`], [`Error::Forked`], [`Error::System`].
     pub fn open(&self, descriptor: &Descriptor) -> Result<RemoteRegion> {
+        let mut opened = self.open_all(std::slice::from_ref(descriptor))?;
+        Ok(opened.pop().expect("one region was asked for"))
+    }
+
+    /// As [`open`](Self::open), for many descriptors. The questions are on the way together, so that this takes a fraction
+    /// of the time. Either all are opened or none.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), the first one.
+    pub fn open_all(&self, descriptors: &[Descriptor]) -> Result<Vec<RemoteRegion>> {
         let session = self.session()?;
-        let peer = || self.entry.label();
-        let other_owner = || Error::OtherOwner {
-            peer: peer(),
+        let mut foreign = descriptors.iter();
+        let own = self.entry.identity.incarnation;
+        if let Some(descriptor) = foreign.find(|descriptor| descriptor.owner != own) {
+            return Err(self.other_owner(descriptor));
+        }
+        let mut opened = Vec::with_capacity(descriptors.len());
+        for together in descriptors.chunks(ASKED_TOGETHER) {
+            let questions: Result<Vec<_>> = (together.iter())
+                .map(|descriptor| {
+                    let (promise, sent) = session.ask(&descriptor.to_bytes())?;
+                    self.endpoint.after_send(&session, sent);
+                    Ok(promise)
+                })
+                .collect();
+            let deadline = deadline(self.endpoint.patience);
+            // Each answer is taken, so that what was granted beside a refusal is released.
+            let answers: Vec<_> = (together.iter().zip(questions?))
+                .map(|(descriptor, question)| {
+                    self.finish_open(&session, descriptor, question.wait_or_abandon(deadline))
+                })
+                .collect();
+            for answer in answers {
+                opened.push(answer?);
+            }
+        }
+        Ok(opened)
+    }
+
+    fn other_owner(&self, descriptor: &Descriptor) -> Error {
+        Error::OtherOwner {
+            peer: self.entry.label(),
             owner: descriptor.owner,
             found: self.entry.identity.incarnation,
-        };
-        if descriptor.owner != self.entry.identity.incarnation {
-            return Err(other_owner());
         }
-        let (promise, sent) = session.ask(&descriptor.to_bytes())?;
-        self.endpoint.after_send(&session, sent);
+    }
+
+    /// Makes the region of an answer, or of none in time.
+    fn finish_open(
+        &self,
+        session: &Arc<Session>,
+        descriptor: &Descriptor,
+        answer: Option<RegionAnswer>,
+    ) -> Result<RemoteRegion> {
+        let peer = || self.entry.label();
         let within = self.endpoint.patience;
-        let answer = promise.wait(Some(deadline(within)));
-        // An answer that comes later is given back by the thread that takes it.
-        let answer = answer.or_else(|| promise.abandon());
         let (grant, file, file_offset) = match answer {
             Some(RegionAnswer::Granted {
                 grant,
@@ -91,7 +134,7 @@ impl Peer {
                 return Err(match cause {
                     EXPIRED => Error::Expired { peer: peer() },
                     FORGED => Error::Forged { peer: peer() },
-                    OTHER_OWNER => other_owner(),
+                    OTHER_OWNER => self.other_owner(descriptor),
                     FULL => Error::Exhausted {
                         what: "open regions of one peer",
                         limit: hydrant_local::GRANTS.into(),
@@ -124,7 +167,7 @@ impl Peer {
         };
         Ok(RemoteRegion::new(OpenedRegion {
             endpoint: Arc::clone(&self.endpoint),
-            session,
+            session: Arc::clone(session),
             grant,
             mapping,
             len: scope.len,

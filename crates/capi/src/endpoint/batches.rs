@@ -101,6 +101,23 @@ pub unsafe extern "C" fn hydrant_batch_test(
     })
 }
 
+/// As hydrant_batch_test, but copies at most 1 MiB in this thread before, if some waits for a worker. A program that polls
+/// lends its time so.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hydrant_batch_help(
+    batch: *mut hydrant_batch,
+    is_over: *mut bool,
+) -> c_int {
+    edge("hydrant_batch_help", || {
+        let found = BATCHES.get(batch)?;
+        // SAFETY: 1. and 2. C1 and C2.
+        let is_over = unsafe { room(is_over, "the place of the answer")? };
+        let handle = found.handle.lock();
+        is_over.write(handle.as_ref().is_none_or(|handle| handle.help()));
+        Ok(())
+    })
+}
+
 /// Waits until a batch is over, and returns its result, each time the same.
 ///
 /// Errors: those of hydrant_remote_write, HYDRANT_ERROR_TIMEOUT, HYDRANT_ERROR_CANCELLED. Nothing of the batch lands any

@@ -113,6 +113,35 @@ static int user(const char *address_text, const char *mapped_text, const char *c
         IS(memcmp(bytes, back, BYTES), 0);
         REFUSES(hydrant_batch_start(7, runs, 1, NULL, NULL, 0, 0, &batch), HYDRANT_ERROR_ARGUMENT);
 
+        /* A batch that this thread helps to copy. */
+        WORKS(hydrant_batch_start(HYDRANT_WRITE, runs, RUNS, NULL, NULL, 0, 0, &batch));
+        for (is_over = false; !is_over;) WORKS(hydrant_batch_help(batch, &is_over));
+        WORKS(hydrant_batch_wait(batch));
+        WORKS(hydrant_batch_help(batch, &is_over));
+        IS(is_over, true);
+        WORKS(hydrant_batch_free(batch));
+        REFUSES(hydrant_batch_help(batch, &is_over), HYDRANT_ERROR_HANDLE);
+
+        /* Many regions at once: all, or none and nothing left at the owner. */
+        enum { MANY = 200 };
+        const void *many[MANY];
+        size_t many_bytes[MANY];
+        hydrant_remote *all[MANY];
+        for (int turn = 0; turn < 100; turn++) {
+            for (int i = 0; i < MANY; i++) {
+                many[i] = turn > 0 && i == 70 ? forged : lent[which];
+                many_bytes[i] = lent_bytes[which];
+            }
+            if (turn > 0) {
+                REFUSES(hydrant_remote_open_many(peer, many, many_bytes, MANY, all), HYDRANT_ERROR_DESCRIPTOR);
+                continue;
+            }
+            WORKS(hydrant_remote_open_many(peer, many, many_bytes, MANY, all));
+            WORKS(hydrant_remote_read(all[MANY - 1], 0, back, 100));
+            for (int i = 0; i < MANY; i++) WORKS(hydrant_remote_close(all[i]));
+        }
+        REFUSES(hydrant_remote_open_many(peer, many, many_bytes, MANY, NULL), HYDRANT_ERROR_NULL);
+
         /* A part, to be read only. */
         unsigned char narrow[1000];
         size_t narrow_bytes = 0;

@@ -1,4 +1,5 @@
-// The header is C++, too.
+// The header is C++, too, and several headers may include it.
+#include "hydrant.h"
 #include "hydrant.h"
 
 #include <cstdio>
