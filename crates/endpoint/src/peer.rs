@@ -157,7 +157,7 @@ impl Peer {
                     Err(cause) => {
                         let sent = session.link.send(&WirePacket::Release { grant }, None);
                         if let Ok(sent) = sent {
-                            self.endpoint.after_send(&session, sent);
+                            self.endpoint.after_send(session, sent);
                         }
                         return Err(cause.into());
                     }
