@@ -2541,7 +2541,8 @@ int hydrant_batch_test(hydrant_batch *batch, bool *is_over);
  * As hydrant_batch_test, but copies at most 1 MiB in this thread before, if some waits for a worker. A program that polls
  * lends its time so.
  */
-int hydrant_batch_help(hydrant_batch *batch, bool *is_over);
+int hydrant_batch_help(hydrant_batch *batch,
+                       bool *is_over);
 
 /**
  * Waits until a batch is over, and returns its result, each time the same.
