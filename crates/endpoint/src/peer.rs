@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The most questions for regions that one call has on the way.
-const ASKED_TOGETHER: usize = 64;
+const ASKED_TOGETHER: usize = 512;
 
 /// Another endpoint, one incarnation of it. The handle can be cloned and used by any thread.
 #[derive(Clone)]

@@ -1,13 +1,13 @@
 //! The C interface of Mooncake's transfer engine on Hydrant's endpoints: the library `libtransfer_engine` with the 27
 //! functions of `transfer_engine_c.h`, and two that give the reasons of failures.
 //!
-//! An engine ([`engine`]) listens at a TCP port ([`door`]), where peers get the address of its endpoint. Data,
-//! questions and notifications go by the endpoint ([`core`]). A peer names memory by its address in the owner's
-//! process. The owner says which registered memory has it ([`memory`], [`wire`]), and the peer keeps the answer
-//! ([`segments`]) until the owner revokes it. The tasks of a call are one batch of the endpoint ([`transfer`],
-//! [`batches`]).
+//! An engine (`engine`) listens at a TCP port (`door`), where peers get the address of its endpoint. Data,
+//! questions and notifications go by the endpoint (`core`). A peer names memory by its address in the owner's
+//! process. The owner says which registered memory has it (`memory`, `wire`), and the peer keeps the answer
+//! (`segments`) until the owner revokes it. The tasks of a call are one batch of the endpoint (`transfer`,
+//! `batches`).
 //!
-//! Engines and batches are numbers in tables, so that a wrong one is an error. No panic passes into C ([`edge`]).
+//! Engines and batches are numbers in tables, so that a wrong one is an error. No panic passes into C (`edge`).
 //!
 //! # Safety
 //! C's caller fulfils these conditions, which the `SAFETY` comments of these files name:

@@ -156,6 +156,10 @@ class Commands:
     def send(self, to, message):
         self.agent.send_notif(to, message)
 
+    def send_many(self, to, count, each):
+        for number in range(count):
+            self.agent.send_notif(to, b"%04d" % number + b"x" * (each - 4))
+
     def messages(self, sender, count, patience=20):
         return messages_of(self.agent.get_new_notifs, sender, count, patience)
 

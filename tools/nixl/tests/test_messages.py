@@ -56,6 +56,16 @@ class Messages(unittest.TestCase):
         self.assertEqual(self.owner.ask("messages", "user", len(wanted)), wanted)
         self.assertEqual(self.owner.ask("messages", "user", 1, 0.2), [])
 
+    def test_an_idle_program_is_sent_more_than_a_peer_may_have_unread(self):
+        """The program of the owner asks for nothing until the sender is dead."""
+        with Owner("sender") as sender:
+            sender.ask("add", self.owner.ask("metadata"))
+            sender.ask("send_many", "owner", 5000, 1000)
+            time.sleep(2)
+            sender.kill()
+        texts = self.owner.ask("messages", "sender", 5000)
+        self.assertEqual([int(text[:4]) for text in texts], list(range(5000)))
+
     def test_a_read_notifies_and_the_handle_keeps_its_message(self):
         which, there = self.owner.memory(1 << 20, 3)
         own = np.zeros(1 << 20, np.uint8)
