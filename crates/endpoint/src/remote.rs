@@ -6,6 +6,8 @@ use std::{fmt, sync::Arc};
 
 use hydrant_local::{CopyStep, GrantUse};
 
+#[cfg(doc)]
+use crate::Error;
 use crate::{Result, Rights, carry::BatchCore, opened::OpenedRegion, plan::BatchPlan};
 
 /// The most bytes that one call copies by itself, without the workers.
