@@ -23,8 +23,9 @@ use crate::{
     control,
     fabric::{Fabric, Offer, RegionRequest},
     interfaces,
-    keys::MAX_EXTENTS,
+    keys::{MAX_EXTENTS, ProviderKeys},
     message::MAX_ARGS,
+    peers::OfiPeers,
     session,
     shared::{OfiShared, SharedParts, TrafficLimits},
     slots::{ArrivalSlots, INLINE, RECEIVES_PER_PEER, SendBuffers, receive_buffers},
@@ -114,6 +115,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &OfiOptions) -> Result<Ofi
         per_rank: receive_buffers(0) * stride,
         per_pair: 2 * RECEIVES_PER_PEER * stride,
     };
+    let key_size = fabric.offer().key_size();
     let table = RegionTable::new(options.extents.min(MAX_EXTENTS), fabric.chooses_keys());
     let shared = OfiShared::new(SharedParts {
         rank: Rank(rank),
@@ -122,8 +124,8 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &OfiOptions) -> Result<Ofi
         limits,
         segment: Segment::new(options.segment)?,
         patience: options.peer_timeout,
-        names: all.names,
-        secret,
+        peers: OfiPeers::of_job(Rank(rank), secret, key_size, all.names),
+        keys: ProviderKeys::new(secret, Rank(rank), key_size),
         table,
         sends: SendBuffers::new(&fabric, SENDS, stride),
         receives,
@@ -358,7 +360,7 @@ fn reach_next(shared: &OfiShared, timeout: Duration, interfaces: &str) -> Result
 
 fn unreached(shared: &OfiShared, rank: Rank, waited: Duration, interfaces: &str) -> Error {
     let waited = waited.as_secs_f32();
-    let Some(address) = socket_address::parse(shared.peers.name(rank)) else {
+    let Some(address) = shared.peers.address_of(rank) else {
         return Error::Unreachable(format!("rank {rank} did not answer within {waited:.1} s"));
     };
     let cause = match sockets::probe(address, Duration::from_secs(1)) {

@@ -156,7 +156,7 @@ impl Ofi {
                 addr,
                 len,
                 permission,
-                key: shared.keys.of(shared.rank, key),
+                key: shared.keys.of(key),
             };
             // SAFETY: the caller's conditions: the memory bears what peers do with the key.
             match unsafe { shared.fabric.register(request) } {

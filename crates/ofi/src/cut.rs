@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use hydrant_conduit::Rank;
 
-use crate::{commands::LinkCommand, peers::Phase, shared::OfiShared, socket_address, sockets};
+use crate::{commands::LinkCommand, peers::Phase, shared::OfiShared, sockets};
 
 /// The reads of the completion queue in which the provider sees that connections have ended.
 const LAST_LOOKS: u32 = 4;
@@ -16,7 +16,7 @@ const LAST_LOOKS: u32 = 4;
 impl OfiShared {
     /// Returns this rank's address if the provider is TCP.
     pub(crate) fn own_address(&self) -> Option<SocketAddr> {
-        socket_address::parse(self.peers.name(self.rank)).filter(|_| self.fabric.is_over_tcp())
+        (self.peers.own_address()).filter(|_| self.fabric.is_over_tcp())
     }
 
     /// Ends the links to peers and their connections. Waits until the provider has seen that, so that nothing that they
@@ -35,7 +35,7 @@ impl OfiShared {
                 link.resumption = None;
                 link.pending = None;
             }
-            if let (Some(own), Some(there)) = (own, socket_address::parse(self.peers.name(rank))) {
+            if let (Some(own), Some(there)) = (own, self.peers.address_of(rank)) {
                 sockets::end_connections(own, there);
                 any = true;
             }

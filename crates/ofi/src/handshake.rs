@@ -61,7 +61,7 @@ impl OfiShared {
             asked,
             ..self.greeting(peer)
         };
-        let hello = self.sessions.sign(hello);
+        let hello = link.known_as.sessions.sign(hello);
         let posted = self.send_unnumbered(peer, StreamRole::Hello, 0, bytemuck::bytes_of(&hello));
         link.next_hello = now
             + match posted {
@@ -78,7 +78,7 @@ impl OfiShared {
     fn greeting(&self, peer: &Peer) -> Greeting {
         Greeting {
             version: VERSION,
-            from: self.rank.0,
+            from: peer.me(),
             to: peer.rank.0,
             writes: peer.counts.writes(),
             received: peer.counts.received(),
@@ -86,14 +86,30 @@ impl OfiShared {
         }
     }
 
+    /// Parses a greeting with this step. Returns `None` if its sender does not know the secret.
+    fn proved(&self, bytes: &[u8], step: u32) -> Option<Greeting> {
+        let greeting = session::parse(bytes, step)?;
+        let sessions = self.peers.sessions_with(greeting.from)?;
+        sessions.believes(&greeting).then_some(greeting)
+    }
+
+    /// Parses a greeting with this step to this process, of a peer that is known.
+    fn proved_by_known(&self, bytes: &[u8], step: u32) -> Option<(Greeting, &Peer)> {
+        let greeting = self.proved(bytes, step)?;
+        let peer = self.peers.known(greeting.from)?;
+        (greeting.to == peer.me()).then_some((greeting, peer))
+    }
+
     /// Answers a hello.
     pub(crate) fn hear_hello(&self, bytes: &[u8]) {
-        let Some(hello) = self.sessions.check(bytes, self.rank, HELLO) else {
+        let Some((hello, Ok(peer))) =
+            (self.proved(bytes, HELLO)).map(|hello| (hello, self.peer(Rank(hello.from))))
+        else {
             return;
         };
-        let Ok(peer) = self.peer(Rank(hello.from)) else {
+        if hello.to != peer.me() {
             return;
-        };
+        }
         let has_ended = peer.link.lock().phase == Phase::Ended;
         if has_ended || self.peers.standings.of(peer.rank) == Standing::Lost {
             // The peer may not know that it counts as lost, or that nothing more is expected of it.
@@ -105,8 +121,9 @@ impl OfiShared {
         if link.phase == Phase::Ended {
             return;
         }
-        // If both ask at once, the lower rank's hello counts.
-        if link.asked.is_some() && hello.from > self.rank.0 || link.last_asked == hello.asked {
+        // If both ask at once, the hello of the one that leads counts.
+        let sessions = link.known_as.sessions;
+        if link.asked.is_some() && sessions.leads() || link.last_asked == hello.asked {
             return;
         }
         self.break_link(peer, link);
@@ -121,7 +138,7 @@ impl OfiShared {
             Some(pending) if pending.hello.asked == hello.asked => pending.answered,
             _ => session::fresh(),
         };
-        let token = (self.sessions).token(peer.rank, self.rank, hello.asked, answered);
+        let token = sessions.token_here(hello.asked, answered);
         link.pending = Some(PendingSession {
             hello,
             answered,
@@ -147,7 +164,7 @@ impl OfiShared {
         };
         // Writes of the last session that land from now on are not in that count.
         peer.epoch.store(pending.token as u32, Release);
-        let welcome = self.sessions.sign(welcome);
+        let welcome = link.known_as.sessions.sign(welcome);
         self.send_unnumbered(peer, StreamRole::Welcome, 0, bytemuck::bytes_of(&welcome));
     }
 
@@ -158,17 +175,15 @@ impl OfiShared {
             asked,
             ..self.greeting(peer)
         };
-        let refusal = self.sessions.sign(refusal);
+        let sessions = peer.link.lock().known_as.sessions;
+        let refusal = sessions.sign(refusal);
         let bytes = bytemuck::bytes_of(&refusal);
         self.send_unnumbered(peer, StreamRole::Refusal, 0, bytes);
     }
 
     /// Begins the session that a peer answered.
     pub(crate) fn hear_welcome(&self, bytes: &[u8]) {
-        let Some(welcome) = self.sessions.check(bytes, self.rank, WELCOME) else {
-            return;
-        };
-        let Some(peer) = self.peers.known(welcome.from) else {
+        let Some((welcome, peer)) = self.proved_by_known(bytes, WELCOME) else {
             return;
         };
         let mut guard = peer.link.lock();
@@ -177,7 +192,8 @@ impl OfiShared {
             return;
         }
         // The confirmation is the first message with the new token. Without it the peer answers the next hello again.
-        let token = (self.sessions).token(self.rank, peer.rank, welcome.asked, welcome.answered);
+        let sessions = link.known_as.sessions;
+        let token = sessions.token_there(welcome.asked, welcome.answered);
         let writes = peer.counts.writes().to_ne_bytes();
         let confirmed = self.send_unnumbered(peer, StreamRole::Counts, token, &writes);
         if confirmed == PostResult::Taken {
@@ -191,8 +207,7 @@ impl OfiShared {
 
     /// Notes that a peer counts this rank as lost.
     pub(crate) fn hear_refusal(&self, bytes: &[u8]) {
-        if let Some(refusal) = self.sessions.check(bytes, self.rank, REFUSAL)
-            && let Some(peer) = self.peers.known(refusal.from)
+        if let Some((refusal, peer)) = self.proved_by_known(bytes, REFUSAL)
             && (self.has_left() || peer.link.lock().asked == Some(refusal.asked))
         {
             if self.has_left() {
@@ -237,8 +252,8 @@ impl OfiShared {
         link.hello_pause = Duration::ZERO;
         link.last_asked = asked;
         link.pending = None;
-        link.token = (self.sessions).token(self.rank, peer.rank, asked, answered);
-        let theirs_to_us = (self.sessions).token(peer.rank, self.rank, asked, answered);
+        link.token = link.known_as.sessions.token_there(asked, answered);
+        let theirs_to_us = link.known_as.sessions.token_here(asked, answered);
         peer.token.store(theirs_to_us, Release);
         peer.epoch.store(theirs_to_us as u32, Release);
         peer.note_heard(self.now_ms());

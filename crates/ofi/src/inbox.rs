@@ -240,7 +240,7 @@ impl ReplyPort for StreamReplyPort<'_> {
             });
         };
         let bytes = shared.sends.bytes(&mut slot);
-        slot.len = message::encode(StreamRole::Reply, shared.rank.0, message, bytes);
+        slot.len = message::encode(StreamRole::Reply, message, bytes);
         match self.reply {
             None => self.reply = Some(slot),
             Some(_) => self.others.push(slot),

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use self::silence::{PROBE, ProbeTurn};
 use crate::{
     commands::LinkCommand, inherited::ProviderSockets, message::ControlKind, peers::Phase,
-    shared::OfiShared, socket_address, sockets, strangers::SilentConnections,
+    shared::OfiShared, sockets, strangers::SilentConnections,
 };
 
 /// The longest sleep of the thread while others look after arrivals.
@@ -45,7 +45,8 @@ pub(crate) fn start(shared: Arc<OfiShared>) -> Result<JoinHandle<()>, Error> {
         .spawn(move || {
             let now = Instant::now();
             let mut control = LinkControl {
-                sockets: own.map(|own| ProviderSockets::new(own, shared.peers.addresses())),
+                sockets: own
+                    .map(|own| ProviderSockets::new(own, shared.peers.addresses().into_iter())),
                 silent: own.map(SilentConnections::of),
                 next_listen: now + LISTEN,
                 unmarked: own.is_some(),
@@ -386,8 +387,7 @@ impl LinkControl {
             // The provider ends operations only with their connection. That of a lost peer was cut off before.
             if is_busy
                 && best != Phase::Ended
-                && let (Some(own), Some(there)) =
-                    (self.own, socket_address::parse(shared.peers.name(rank)))
+                && let (Some(own), Some(there)) = (self.own, shared.peers.address_of(rank))
             {
                 sockets::end_connections(own, there);
             }

@@ -12,7 +12,6 @@ use crate::{
     message::ControlKind,
     peers::{Peer, Phase},
     shared::OfiShared,
-    socket_address,
     sockets::{self, ListenerState},
 };
 
@@ -107,7 +106,7 @@ impl LinkControl {
         for rank in suspects {
             turn.0 = rank;
             let peer = shared.peers.known(rank.0);
-            match peer.map(|peer| listener(&shared, peer)) {
+            match peer.map(listener) {
                 Some(ListenerState::Gone) => self.lose(
                     rank,
                     "nothing listens at its address any more",
@@ -146,8 +145,8 @@ impl LinkControl {
 }
 
 /// Asks whether a peer's process still listens.
-fn listener(shared: &OfiShared, peer: &Peer) -> ListenerState {
-    match socket_address::parse(shared.peers.name(peer.rank)) {
+fn listener(peer: &Peer) -> ListenerState {
+    match peer.at() {
         Some(address) => sockets::probe(address, PROBE),
         None => ListenerState::Silent,
     }

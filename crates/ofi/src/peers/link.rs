@@ -8,12 +8,17 @@
 
 use std::{
     collections::VecDeque,
+    net::SocketAddr,
     time::{Duration, Instant},
 };
 
 use rustc_hash::FxHashSet;
 
-use crate::{session::Greeting, slots::SendBuffer};
+use crate::{
+    keys::ProviderKeys,
+    session::{Greeting, Sessions},
+    slots::SendBuffer,
+};
 
 /// The phase of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +53,19 @@ pub(crate) struct PendingSession {
     pub(crate) token: u64,
 }
 
+/// The knowledge of a peer that sessions with it need.
+#[derive(Clone, Copy)]
+pub(crate) struct Acquaintance {
+    /// The socket address of its endpoint, if it has one.
+    pub(crate) at: Option<SocketAddr>,
+    pub(crate) sessions: Sessions,
+    /// The keys of its memory.
+    pub(crate) keys: ProviderKeys,
+}
+
 /// The link to one peer.
 pub(crate) struct Link {
+    pub(crate) known_as: Acquaintance,
     pub(crate) phase: Phase,
     /// The token of messages to the peer.
     pub(crate) token: u64,
@@ -97,9 +113,10 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(known_as: Acquaintance) -> Self {
         let now = Instant::now();
         Self {
+            known_as,
             phase: Phase::Unused,
             token: 0,
             asked: None,

@@ -1,13 +1,18 @@
-//! The peers: the link to each, the counts, and its standing in the job.
+//! The peers: the link to each, the counts, and its standing.
+//!
+//! Each process numbers its peers. In a job all use the same numbers, the ranks. A peer is shown the number that it has
+//! for this process in each message and write, so that it finds the link without a search.
+
+#![allow(unsafe_code)] // owns the peers by pointer
 
 mod counts;
 mod link;
 
-use std::net::SocketAddr;
-use std::sync::{
-    OnceLock,
-    atomic::{
-        AtomicBool, AtomicU32, AtomicU64,
+use std::{
+    net::SocketAddr,
+    ptr,
+    sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
@@ -17,17 +22,21 @@ use parking_lot::Mutex;
 
 use crate::{
     fabric::{Fabric, PeerAddress},
+    keys::ProviderKeys,
+    session::Sessions,
     socket_address,
 };
 
 pub(crate) use counts::Counts;
-pub(crate) use link::{Link, PendingSession, Phase, Resumption};
+pub(crate) use link::{Acquaintance, Link, PendingSession, Phase, Resumption};
 
 /// The link to one peer, and what threads read of it without its lock.
 pub(crate) struct Peer {
     pub(crate) rank: Rank,
+    /// The number that the peer has for this process.
+    me: AtomicU32,
     /// Its address in the address vector.
-    pub(crate) address: PeerAddress,
+    address: AtomicU64,
     pub(crate) link: Mutex<Link>,
     pub(crate) counts: Counts,
     /// The token of the peer's messages; 0 without a session.
@@ -44,6 +53,38 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    fn new(rank: Rank, me: u32, address: PeerAddress, known_as: Acquaintance) -> Self {
+        Self {
+            rank,
+            me: AtomicU32::new(me),
+            address: AtomicU64::new(address),
+            link: Mutex::new(Link::new(known_as)),
+            counts: Counts::default(),
+            token: AtomicU64::new(0),
+            epoch: AtomicU32::new(0),
+            heard: AtomicU64::new(0),
+            spoken: AtomicU64::new(0),
+            was_up: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the number that the peer has for this process.
+    #[inline]
+    pub(crate) fn me(&self) -> u32 {
+        self.me.load(Relaxed)
+    }
+
+    /// Returns its address in the address vector.
+    #[inline]
+    pub(crate) fn address(&self) -> PeerAddress {
+        self.address.load(Relaxed)
+    }
+
+    /// Returns the socket address of its endpoint, if it has one.
+    pub(crate) fn at(&self) -> Option<SocketAddr> {
+        self.link.lock().known_as.at
+    }
+
     pub(crate) fn note_heard(&self, now: u64) {
         self.heard.store(now, Relaxed);
     }
@@ -60,22 +101,78 @@ impl Peer {
 
 /// All peers.
 pub(crate) struct OfiPeers {
-    /// The peers by rank, each made on first use.
-    list: Box<[OnceLock<Box<Peer>>]>,
-    /// The address of each rank's endpoint, as the provider writes it.
-    names: Box<[Vec<u8>]>,
+    /// The peers by number, each made on first use and never freed before this. Null for others.
+    list: Box<[AtomicPtr<Peer>]>,
+    /// No peer with this number or a higher one was made.
+    end: AtomicU32,
+    /// The address of this process's endpoint, as the provider writes it.
+    own_name: Vec<u8>,
+    /// The ranks of a job. `None` without one.
+    job: Option<JobPeers>,
     pub(crate) standings: Standings,
     /// Peers with a message or an access that was not posted.
     listed: Mutex<Vec<u32>>,
     any_listed: AtomicBool,
 }
 
+/// The knowledge about all ranks of a job from its start.
+struct JobPeers {
+    own: Rank,
+    secret: [u8; 16],
+    /// Bytes of a provider's key.
+    key_size: usize,
+    /// The address of each rank's endpoint, as the provider writes it.
+    names: Box<[Vec<u8>]>,
+}
+
+impl JobPeers {
+    fn sessions(&self, rank: Rank) -> Sessions {
+        Sessions::new(self.secret, self.own.0, rank.0)
+    }
+}
+
+impl Drop for OfiPeers {
+    fn drop(&mut self) {
+        for place in &mut self.list[..*self.end.get_mut() as usize] {
+            let peer = std::mem::replace(place.get_mut(), ptr::null_mut());
+            if !peer.is_null() {
+                // SAFETY: `add` made the pointer of a box, and nobody else has it any more.
+                drop(unsafe { Box::from_raw(peer) });
+            }
+        }
+    }
+}
+
 impl OfiPeers {
-    pub(crate) fn new(names: Vec<Vec<u8>>) -> Self {
+    /// Makes the ranks of a job, with their endpoints' addresses.
+    pub(crate) fn of_job(
+        own: Rank,
+        secret: [u8; 16],
+        key_size: usize,
+        names: Vec<Vec<u8>>,
+    ) -> Self {
+        let own_name = names[own.index()].clone();
+        let size = names.len() as u32;
+        let names = names.into();
+        let mut peers = Self::without_job(size, own_name);
+        peers.job = Some(JobPeers {
+            own,
+            secret,
+            key_size,
+            names,
+        });
+        peers
+    }
+
+    /// Makes room for peers that come and go, with numbers below `size`.
+    pub(crate) fn without_job(size: u32, own_name: Vec<u8>) -> Self {
         Self {
-            list: names.iter().map(|_| OnceLock::new()).collect(),
-            standings: Standings::new(names.len() as u32),
-            names: names.into(),
+            // Peers that were never made take no memory.
+            list: bytemuck::zeroed_slice_box(size as usize),
+            end: AtomicU32::new(0),
+            own_name,
+            job: None,
+            standings: Standings::new(size),
             listed: Mutex::default(),
             any_listed: AtomicBool::new(false),
         }
@@ -85,64 +182,99 @@ impl OfiPeers {
         self.list.len() as u32
     }
 
-    /// Returns the address of a rank's endpoint, as the provider writes it.
-    pub(crate) fn name(&self, rank: Rank) -> &[u8] {
-        &self.names[rank.index()]
+    /// Returns true for the ranks of a job.
+    pub(crate) fn are_ranks(&self) -> bool {
+        self.job.is_some()
     }
 
-    /// Returns the socket address of each rank's endpoint, as far as it has one.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        self.names
-            .iter()
-            .filter_map(|name| socket_address::parse(name))
+    /// Returns the socket address of this process's endpoint, if it has one.
+    pub(crate) fn own_address(&self) -> Option<SocketAddr> {
+        socket_address::parse(&self.own_name)
     }
 
-    /// Returns a peer, and makes it on first use.
+    /// Returns the socket addresses of the peers' endpoints: of all ranks of a job, or of the peers that there are.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        match &self.job {
+            Some(job) => {
+                let names = job.names.iter();
+                names
+                    .filter_map(|name| socket_address::parse(name))
+                    .collect()
+            }
+            None => self.all_known().filter_map(Peer::at).collect(),
+        }
+    }
+
+    /// Returns the socket address of a peer's endpoint, if it has one.
+    pub(crate) fn address_of(&self, rank: Rank) -> Option<SocketAddr> {
+        match &self.job {
+            Some(job) => socket_address::parse(job.names.get(rank.index())?),
+            None => self.known(rank.0)?.at(),
+        }
+    }
+
+    /// Returns a peer, and makes a rank of a job on first use.
     ///
     /// # Errors
-    /// [`Error::System`] if the provider does not take its address.
+    /// [`Error::System`] if the provider does not take its address; [`Error::PeerLost`] if there is no such peer.
     #[inline]
     pub(crate) fn get(&self, fabric: &Fabric, rank: Rank) -> Result<&Peer, Error> {
-        match self.list.get(rank.index()).map(OnceLock::get) {
-            Some(Some(peer)) => Ok(peer),
-            Some(None) => self.make(fabric, rank),
-            None => Err(Error::PeerLost(rank)),
+        match self.known(rank.0) {
+            Some(peer) => Ok(peer),
+            None => self.make(fabric, rank),
         }
     }
 
     #[cold]
     fn make(&self, fabric: &Fabric, rank: Rank) -> Result<&Peer, Error> {
+        let job = self.job.as_ref();
+        let (job, name) = job
+            .and_then(|job| Some((job, job.names.get(rank.index())?)))
+            .ok_or(Error::PeerLost(rank))?;
         // The lock keeps two threads from adding the address twice.
         let _one = self.listed.lock();
-        if let Some(peer) = self.list[rank.index()].get() {
+        if let Some(peer) = self.known(rank.0) {
             return Ok(peer);
         }
-        let address = fabric.insert(&self.names[rank.index()])?;
-        let peer = Peer {
-            rank,
-            address,
-            link: Mutex::new(Link::new()),
-            counts: Counts::default(),
-            token: AtomicU64::new(0),
-            epoch: AtomicU32::new(0),
-            heard: AtomicU64::new(0),
-            spoken: AtomicU64::new(0),
-            was_up: AtomicBool::new(false),
+        let address = fabric.insert(name)?;
+        let known_as = Acquaintance {
+            at: socket_address::parse(name),
+            sessions: job.sessions(rank),
+            keys: ProviderKeys::new(job.secret, rank, job.key_size),
         };
-        Ok(self.list[rank.index()].get_or_init(|| Box::new(peer)))
+        Ok(self.add(Peer::new(rank, job.own.0, address, known_as)))
+    }
+
+    /// Adds a peer, whose number no other thread adds.
+    fn add(&self, peer: Peer) -> &Peer {
+        let number = peer.rank.0;
+        let peer = Box::into_raw(Box::new(peer));
+        self.list[number as usize].store(peer, Release);
+        self.end.fetch_max(number + 1, Release);
+        // SAFETY: the box was just made, and lives as long as this value.
+        unsafe { &*peer }
+    }
+
+    /// Returns the sessions with a rank of a job that may not have been made yet.
+    pub(crate) fn sessions_with(&self, rank: u32) -> Option<Sessions> {
+        if let Some(peer) = self.known(rank) {
+            return Some(peer.link.lock().known_as.sessions);
+        }
+        let job = self.job.as_ref()?;
+        (rank < self.size()).then(|| job.sessions(Rank(rank)))
     }
 
     /// Returns a peer if it was made before.
     #[inline]
     pub(crate) fn known(&self, rank: u32) -> Option<&Peer> {
-        Some(&**self.list.get(rank as usize)?.get()?)
+        let peer = self.list.get(rank as usize)?.load(Acquire);
+        // SAFETY: the pointer is null, or that of a box that lives as long as this value.
+        unsafe { peer.as_ref() }
     }
 
     /// Returns the peers that were made.
     pub(crate) fn all_known(&self) -> impl Iterator<Item = &Peer> {
-        self.list
-            .iter()
-            .filter_map(|peer| peer.get().map(Box::as_ref))
+        (0..self.end.load(Acquire)).filter_map(|number| self.known(number))
     }
 
     /// Returns true if a link is being made. A link that another thread uses now is not.
