@@ -15,6 +15,7 @@ use hydrant_conduit::{Error, Rank, Standing};
 use crate::{
     commands::LinkCommand,
     fabric::PostResult,
+    introduction::{self, ADMIT, FabricIntroduction, INTRODUCE},
     message::{ControlKind, StreamMessage, StreamRole},
     peers::{Link, Peer, PendingSession, Phase, Resumption},
     session::{self, Greeting, HELLO, REFUSAL, VERSION, WELCOME},
@@ -32,6 +33,8 @@ const CONFIRMATION: Duration = Duration::from_secs(2);
 const HELLO_BUSY: Duration = Duration::from_millis(5);
 /// Most keys that a cautious link remembers.
 const MOST_KNOWN: usize = 1024;
+/// Most receive buffers without a job.
+const MOST_RECEIVES: usize = 512;
 /// How often an access is posted again whose key is in force.
 const MOST_RETRIES: u32 = 16;
 
@@ -100,6 +103,33 @@ impl OfiShared {
         (greeting.to == peer.me()).then_some((greeting, peer))
     }
 
+    /// Hears the introduction of a process, if it knows the key of this endpoint.
+    pub(crate) fn hear_introduction(&self, bytes: &[u8]) {
+        if let Some(listening) = &self.listening
+            && let Some(it) = FabricIntroduction::open(&listening.key, bytes, INTRODUCE)
+        {
+            self.commands.push(LinkCommand::Introduced(Box::new(it)));
+        }
+    }
+
+    /// Hears the answer to an introduction, if its sender knows the key that the introduction was made with.
+    pub(crate) fn hear_answer(&self, bytes: &[u8], step: u32) {
+        let Some(listening) = &self.listening else {
+            return;
+        };
+        let known = introduction::attempt_of(bytes)
+            .and_then(|asked| listening.attempts.lock().get(&asked).copied());
+        if let Some((number, key)) = known
+            && let Some(it) = FabricIntroduction::open(&key, bytes, step)
+        {
+            let it = Box::new(it);
+            self.commands.push(match step {
+                ADMIT => LinkCommand::Admitted(number, it),
+                _ => LinkCommand::Declined(number, it),
+            });
+        }
+    }
+
     /// Answers a hello.
     pub(crate) fn hear_hello(&self, bytes: &[u8]) {
         let Some((hello, Ok(peer))) =
@@ -120,6 +150,11 @@ impl OfiShared {
         let link = &mut *guard;
         if link.phase == Phase::Ended {
             return;
+        }
+        if self.listening.is_some() && !link.is_proved {
+            // The control thread notes that the peer is there, and hears the hello again.
+            let first = LinkCommand::Proved(peer.rank, bytes.into());
+            return self.commands.push(first);
         }
         // If both ask at once, the hello of the one that leads counts.
         let sessions = link.known_as.sessions;
@@ -292,6 +327,9 @@ impl OfiShared {
         let is_first = !peer.was_up.swap(true, std::sync::atomic::Ordering::AcqRel);
         if is_first {
             self.grow_receives();
+            if let Some(listening) = &self.listening {
+                listening.note_met(peer.rank);
+            }
         }
         // A question that was asked before is in the stream, and so is its verdict. A second one would come for whatever
         // access has the entry by then.
@@ -322,7 +360,12 @@ impl OfiShared {
             .all_known()
             .filter(|peer| peer.was_up.load(Acquire))
             .count();
-        if let Err(cause) = self.receives.grow_to(receive_buffers(up)) {
+        let mut wanted = receive_buffers(up);
+        if self.listening.is_some() {
+            // Idle peers cost no memory. Messages do not stay in the buffers while these are short.
+            wanted = wanted.min(MOST_RECEIVES);
+        }
+        if let Err(cause) = self.receives.grow_to(wanted) {
             tracing::error!(%cause, "no more receive buffers");
         }
     }

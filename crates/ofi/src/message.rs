@@ -32,6 +32,12 @@ pub(crate) enum StreamRole {
     Welcome = 6,
     /// Tells a rank that it counts as lost. Without a number.
     Refusal = 7,
+    /// Asks an endpoint without a job to be admitted: see [`introduction`](crate::introduction). Without a number.
+    Introduce = 8,
+    /// Answers `Introduce`. Without a number.
+    Admit = 9,
+    /// Answers `Introduce`, too. Without a number.
+    Decline = 10,
 }
 
 /// The kind of a message between conduits.
@@ -41,7 +47,7 @@ pub(crate) enum ControlKind {
     Ending = 1,
     /// The sender leaves. Argument: 1 if in good order.
     Leave = 2,
-    /// A rank is lost. Argument: the rank.
+    /// A rank is lost. Argument: the rank. Without a job, the receiver: the sender ends the session.
     Lost = 3,
     /// The receiver broke the protocol, and counts as lost to all.
     Expelled = 4,
@@ -57,7 +63,7 @@ pub(crate) enum ControlKind {
     Verdict = 9,
 }
 
-const ROLES: [StreamRole; 7] = [
+const ROLES: [StreamRole; 10] = [
     StreamRole::Request,
     StreamRole::Reply,
     StreamRole::Control,
@@ -65,6 +71,9 @@ const ROLES: [StreamRole; 7] = [
     StreamRole::Hello,
     StreamRole::Welcome,
     StreamRole::Refusal,
+    StreamRole::Introduce,
+    StreamRole::Admit,
+    StreamRole::Decline,
 ];
 
 const CONTROLS: [ControlKind; 9] = [
@@ -246,7 +255,7 @@ mod tests {
         let mut wrong = bytes[..len].to_vec();
         wrong[28] = 0;
         assert_eq!(decode(&wrong), None);
-        wrong[28] = 8;
+        wrong[28] = ROLES.len() as u8 + 1;
         assert_eq!(decode(&wrong), None);
         wrong[28] = 1;
         wrong[32] = MAX_ARGS as u8 + 1;

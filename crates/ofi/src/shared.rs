@@ -23,6 +23,7 @@ use crate::{
     commands::LinkCommand,
     fabric::Fabric,
     keys::ProviderKeys,
+    listening::Listening,
     peers::OfiPeers,
     slots::{AccessPool, ArrivalSlots, SendBuffers},
     table::RegionTable,
@@ -69,6 +70,8 @@ pub(crate) struct OfiShared {
     /// Counts polls and sleeps, so that the control thread knows whether anybody looks after arrivals.
     pub(crate) attention: AtomicU64,
     left: AtomicBool,
+    /// The state of an endpoint without a job.
+    pub(crate) listening: Option<Box<Listening>>,
     /// True once all peers were cut off.
     pub(crate) is_alone: Mutex<bool>,
     pub(crate) table: RegionTable,
@@ -88,6 +91,7 @@ pub(crate) struct SharedParts {
     pub(crate) patience: Option<Duration>,
     pub(crate) peers: OfiPeers,
     pub(crate) keys: ProviderKeys,
+    pub(crate) listening: Option<Box<Listening>>,
     pub(crate) table: RegionTable,
     pub(crate) sends: SendBuffers,
     pub(crate) receives: ArrivalSlots,
@@ -130,6 +134,7 @@ impl OfiShared {
             fences: AtomicU64::new(0),
             attention: AtomicU64::new(0),
             left: AtomicBool::new(false),
+            listening: parts.listening,
             is_alone: Mutex::new(false),
             table: parts.table,
             accesses: AccessPool::new(),

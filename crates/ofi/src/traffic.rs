@@ -16,7 +16,8 @@ use crate::{
     message::{self, ControlKind, StreamRole},
     peers::{Link, Peer, Phase},
     shared::OfiShared,
-    slots::{AccessDirection, AccessRecord, SendBuffer},
+    slots::{AccessDirection, AccessRecord, OUTSIDE, SendBuffer},
+    socket_address,
 };
 
 /// A message without contents.
@@ -35,6 +36,26 @@ impl OfiShared {
     #[inline]
     pub(crate) fn peer(&self, rank: Rank) -> Result<&Peer, Error> {
         self.peers.get(&self.fabric, rank)
+    }
+
+    /// Begins a peer without a job at this address, with a number that was free.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the provider does not take its address.
+    pub(crate) fn begin_peer(&self, number: Rank, name: &[u8]) -> Result<(), Error> {
+        let address = self.fabric.insert(name)?;
+        let at = socket_address::parse(name).filter(|_| self.fabric.is_over_tcp());
+        let peer = self.peers.begin(number, address, at);
+        peer.note_heard(self.now_ms());
+        Ok(())
+    }
+
+    /// Ends a peer without a job, of which nothing is in flight.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the provider keeps its address.
+    pub(crate) fn retire_peer(&self, peer: &Peer) -> Result<(), Error> {
+        self.fabric.remove(self.peers.retire(peer))
     }
 
     /// Puts a message into the stream to a peer.
@@ -190,9 +211,17 @@ impl OfiShared {
             peer.counts.to_report(),
         );
         slot.len = len;
-        let (result, _) = self
-            .sends
-            .post(&slot, u32::MAX, peer.address(), self.limits.inject);
+        let is_counted = self.listening.is_some();
+        let to = if is_counted {
+            peer.note_outside();
+            OUTSIDE | peer.rank.0
+        } else {
+            u32::MAX
+        };
+        let (result, completes) = (self.sends).post(&slot, to, peer.address(), self.limits.inject);
+        if is_counted && !completes {
+            peer.end_outside();
+        }
         if result == PostResult::Taken {
             peer.note_spoken(self.now_ms());
         }

@@ -11,7 +11,6 @@ use super::LinkControl;
 use crate::{
     message::ControlKind,
     peers::{Peer, Phase},
-    shared::OfiShared,
     sockets::{self, ListenerState},
 };
 
@@ -89,7 +88,9 @@ impl LinkControl {
         }
         let turn = std::mem::take(&mut self.silent_turn);
         self.silent_turn = self.probe(suspects, turn);
-        self.watch_next();
+        if shared.peers.are_ranks() {
+            self.watch_next();
+        }
     }
 
     /// Loses the peers, in the order of ranks, whose processes ended. The provider says nothing of that. A host that does
@@ -103,10 +104,16 @@ impl LinkControl {
         suspects.rotate_left(first);
         let shared = Arc::clone(&self.shared);
         let begun = Instant::now();
+        // Other peers wait for this thread meanwhile. Those without a job should not feel it.
+        let patience = if shared.peers.are_ranks() {
+            PROBE
+        } else {
+            PROBE / 5
+        };
         for rank in suspects {
             turn.0 = rank;
             let peer = shared.peers.known(rank.0);
-            match peer.map(listener) {
+            match peer.map(|peer| listener(peer, patience)) {
                 Some(ListenerState::Gone) => self.lose(
                     rank,
                     "nothing listens at its address any more",
@@ -115,7 +122,7 @@ impl LinkControl {
                 Some(ListenerState::NoDescriptor) => self.warn_of_descriptors(),
                 _ => {}
             }
-            if begun.elapsed() >= PROBE {
+            if begun.elapsed() >= patience {
                 break;
             }
         }
@@ -145,9 +152,9 @@ impl LinkControl {
 }
 
 /// Asks whether a peer's process still listens.
-fn listener(peer: &Peer) -> ListenerState {
+fn listener(peer: &Peer, patience: Duration) -> ListenerState {
     match peer.at() {
-        Some(address) => sockets::probe(address, PROBE),
+        Some(address) => sockets::probe(address, patience),
         None => ListenerState::Silent,
     }
 }

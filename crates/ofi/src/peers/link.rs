@@ -110,6 +110,10 @@ pub(crate) struct Link {
     pub(crate) written: u64,
     /// True if the link is listed for the next flush.
     pub(crate) is_listed: bool,
+    /// True once the connections with the peer were ended.
+    pub(crate) is_cut: bool,
+    /// Without a job: true once it is known that the peer is there.
+    pub(crate) is_proved: bool,
 }
 
 impl Link {
@@ -139,6 +143,8 @@ impl Link {
             is_closing: false,
             written: 0,
             is_listed: false,
+            is_cut: false,
+            is_proved: false,
         }
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Peer {
     me: AtomicU32,
     /// Its address in the address vector.
     address: AtomicU64,
+    /// Messages without a number with the provider, counted without a job.
+    outside: AtomicU32,
     pub(crate) link: Mutex<Link>,
     pub(crate) counts: Counts,
     /// The token of the peer's messages; 0 without a session.
@@ -58,6 +60,7 @@ impl Peer {
             rank,
             me: AtomicU32::new(me),
             address: AtomicU64::new(address),
+            outside: AtomicU32::new(0),
             link: Mutex::new(Link::new(known_as)),
             counts: Counts::default(),
             token: AtomicU64::new(0),
@@ -72,6 +75,35 @@ impl Peer {
     #[inline]
     pub(crate) fn me(&self) -> u32 {
         self.me.load(Relaxed)
+    }
+
+    pub(crate) fn set_me(&self, me: u32) {
+        self.me.store(me, Relaxed);
+    }
+
+    /// Counts a message without a number that the provider has.
+    pub(crate) fn note_outside(&self) {
+        self.outside.fetch_add(1, Relaxed);
+    }
+
+    /// Notes that the provider is done with such a message.
+    pub(crate) fn end_outside(&self) {
+        self.outside.fetch_sub(1, Relaxed);
+    }
+
+    pub(crate) fn has_outside(&self) -> bool {
+        self.outside.load(Acquire) > 0
+    }
+
+    /// Forgets everything about the process that had this number. Nothing is in flight to it.
+    fn reset(&self, address: PeerAddress, known_as: Acquaintance) {
+        self.token.store(0, Release);
+        self.epoch.store(0, Release);
+        self.me.store(u32::MAX, Relaxed);
+        self.address.store(address, Relaxed);
+        self.counts.reset();
+        self.was_up.store(false, Release);
+        *self.link.lock() = Link::new(known_as);
     }
 
     /// Returns its address in the address vector.
@@ -243,6 +275,38 @@ impl OfiPeers {
             keys: ProviderKeys::new(job.secret, rank, job.key_size),
         };
         Ok(self.add(Peer::new(rank, job.own.0, address, known_as)))
+    }
+
+    /// Begins a peer without a job, with a number that was free. Its sessions are not known yet.
+    pub(crate) fn begin(&self, rank: Rank, address: PeerAddress, at: Option<SocketAddr>) -> &Peer {
+        let nothing = crate::introduction::fresh();
+        let known_as = Acquaintance {
+            at,
+            sessions: Sessions::new(nothing, 0, 1),
+            keys: ProviderKeys::new(nothing, rank, 8),
+        };
+        // It is present once its sessions are known.
+        self.standings.end(rank, false);
+        match self.known(rank.0) {
+            Some(peer) => {
+                peer.reset(address, known_as);
+                peer
+            }
+            None => self.add(Peer::new(rank, u32::MAX, address, known_as)),
+        }
+    }
+
+    /// Ends a peer without a job, and returns its address in the address vector.
+    pub(crate) fn retire(&self, peer: &Peer) -> PeerAddress {
+        let address = peer.address();
+        let known_as = peer.link.lock().known_as;
+        let nothing = Acquaintance {
+            at: None,
+            sessions: Sessions::new(crate::introduction::fresh(), 0, 1),
+            ..known_as
+        };
+        peer.reset(u64::MAX, nothing);
+        address
     }
 
     /// Adds a peer, whose number no other thread adds.
