@@ -149,6 +149,40 @@ fn sessions_begun_by_both_at_once_are_one() {
 }
 
 #[test]
+fn all_connect_to_all_at_once() {
+    const SIDES: usize = 6;
+    if is_left_out() {
+        return;
+    }
+    let sides: Vec<Side> = (0..SIDES).map(|_| Side::on_loopback()).collect();
+    let all: Vec<&Side> = sides.iter().collect();
+    let connect = |from: &Side, to: &Side| from.connect(&to.control.locator());
+    let numbers: Vec<Vec<Rank>> = (all.iter())
+        .map(|from| {
+            let others = all.iter().filter(|to| !std::ptr::eq(**to, *from));
+            others.map(|to| connect(from, to)).collect()
+        })
+        .collect();
+    until(&all, "all sessions", || {
+        sides.iter().all(|side| side.events().len() >= SIDES - 1)
+    });
+    poll_for(&all, Duration::from_millis(100));
+    for (side, numbers) in sides.iter().zip(&numbers) {
+        let mut met: Vec<Rank> = side.events().iter().map(PeerEvent::peer).collect();
+        met.sort_unstable();
+        let mut expected = numbers.clone();
+        expected.sort_unstable();
+        assert_eq!(met, expected, "one session with each: {:?}", side.events());
+        for peer in numbers {
+            assert!(side.send(*peer, 5).expect("a peer"));
+        }
+    }
+    until(&all, "all messages", || {
+        sides.iter().all(|side| side.messages() == SIDES - 1)
+    });
+}
+
+#[test]
 fn the_layer_above_declines() {
     if is_left_out() {
         return;
