@@ -99,6 +99,22 @@ impl FabricIntroduction {
     }
 }
 
+#[cfg(feature = "fuzzing")]
+impl FabricIntroduction {
+    /// Returns a message with the proof that its other bytes need.
+    pub(crate) fn prove(key: &Secret, bytes: &[u8]) -> Option<Vec<u8>> {
+        let (head, rest) = bytes.split_at_checked(size_of::<IntroductionHead>())?;
+        let head: IntroductionHead = bytemuck::try_pod_read_unaligned(head).ok()?;
+        let mut head = IntroductionHead {
+            version: VERSION,
+            proof: [0; 16],
+            ..head
+        };
+        head.proof = proof(key, &head, rest);
+        Some([bytemuck::bytes_of(&head), rest].concat())
+    }
+}
+
 /// Returns the fresh number of the attempt that a message is about. Nothing is proved yet.
 pub(crate) fn attempt_of(bytes: &[u8]) -> Option<Secret> {
     let head = bytes.get(..size_of::<IntroductionHead>())?;

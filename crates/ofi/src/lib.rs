@@ -56,6 +56,9 @@ mod events;
 mod fabric;
 mod fence;
 mod ffi;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod inbox;
 mod inherited;

@@ -59,7 +59,8 @@ impl Default for ListenOptions {
             },
             port: 0,
             capacity: 1 << 16,
-            connect_timeout: Duration::from_secs(5),
+            // TCP may try again only after some seconds, once a link was down.
+            connect_timeout: Duration::from_secs(10),
         }
     }
 }
