@@ -73,7 +73,7 @@ pub enum Standing {
 }
 
 /// The standings of all ranks as this rank knows them, for conduits whose ranks hear of each
-/// other's ends. Ends are final.
+/// other's ends. Ends are final, unless an entry is [used again](Self::begin_anew).
 #[derive(Debug)]
 pub struct Standings {
     /// One of the constants below for each rank. [`end`](Self::end) changes it, once.
@@ -100,11 +100,12 @@ impl Standings {
     /// Makes the standings of `ranks` ranks, all of them present.
     pub fn new(ranks: u32) -> Self {
         Self {
-            ranks: (0..ranks).map(|_| AtomicU8::new(PRESENT)).collect(),
+            // Entries that nobody uses take no memory.
+            ranks: bytemuck::zeroed_slice_box(ranks as usize),
             changes: AtomicU64::new(0),
             changing: Mutex::new(()),
             first_lost: AtomicU64::new(0),
-            words: (0..ranks).map(|_| AtomicU32::new(0)).collect(),
+            words: bytemuck::zeroed_slice_box(ranks as usize),
             endings: AtomicU64::new(0),
         }
     }
@@ -158,6 +159,21 @@ impl Standings {
         standing.store(end, SeqCst);
         self.changes.fetch_add(1, SeqCst);
         true
+    }
+
+    /// Notes that the number of a rank that ended belongs to another process from now on, which is
+    /// present. Only for peers without a job: the ranks of a job keep their numbers.
+    pub fn begin_anew(&self, rank: Rank) {
+        let Some(standing) = self.ranks.get(rank.index()) else {
+            return;
+        };
+        let _changing = self.changing.lock();
+        self.changes.fetch_add(1, SeqCst);
+        if let Some(word) = self.words.get(rank.index()) {
+            word.store(0, SeqCst);
+        }
+        standing.store(PRESENT, SeqCst);
+        self.changes.fetch_add(1, SeqCst);
     }
 
     /// Returns the number of changes of standing and of announcements about ends.
@@ -238,6 +254,19 @@ mod tests {
         assert!(theirs.has_come_to_end(Rank(0)) && !theirs.has_come_to_end(Rank(1)));
         assert_eq!((own.endings(), theirs.endings()), (2, 2));
         assert_eq!(theirs.of(Rank(0)), Standing::Present);
+    }
+
+    #[test]
+    fn a_number_belongs_to_another_process() {
+        let standings = Standings::new(2);
+        standings.note_end(Rank(1), 1);
+        assert!(standings.end(Rank(1), false));
+        let before = standings.changes();
+        standings.begin_anew(Rank(1));
+        assert_eq!(standings.of(Rank(1)), Standing::Present);
+        assert!(!standings.has_come_to_end(Rank(1)));
+        assert!(standings.changes() > before);
+        assert!(standings.end(Rank(1), true));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Connections between two processes of one host that no launcher started.
 //!
 //! A process listens at an abstract Unix socket. A connection is a socket of packets and a small shared file, the
-//! [area](area). Operations are one-sided: the initiator finds in the area if and where it may access the owner's
+//! area (`area`). Operations are one-sided: the initiator finds in the area if and where it may access the owner's
 //! memory, and copies by itself. The owner's processors take no part. Messages, questions and descriptors of files go
 //! through the socket.
 //!

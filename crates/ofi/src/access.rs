@@ -38,6 +38,7 @@ impl Ofi {
         local_key: Key,
     ) -> Result<Posted, Error> {
         let shared = &*self.shared;
+        shared.check_stall();
         shared.peers.standings.present(peer)?;
         if peer == shared.rank {
             return self.copy_own(direction, remote, local, local_key);

@@ -85,7 +85,7 @@ fn best_by(
 }
 
 /// Returns the own address that the kernel would send from to reach `to`.
-fn source_towards(to: IpAddr) -> Option<IpAddr> {
+pub(crate) fn source_towards(to: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = match to {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use hydrant_conduit::{Error, Ticket};
 
 use crate::{
+    events::PeerEvent,
     fabric::{Arrival, QueueBatch},
     slots::ArrivalSlot,
 };
@@ -18,6 +19,8 @@ pub(crate) enum MessageBytes {
     InSlot(ArrivalSlot, usize),
     /// They were copied, to free the buffer. The words hold this many bytes.
     Copied(Box<[u64]>, usize),
+    /// An event of a peer stands in the place of a message.
+    Event(Box<PeerEvent>),
 }
 
 /// A message that waits for its delivery.
@@ -46,6 +49,15 @@ impl Collector {
             messages: VecDeque::new(),
             ended: Vec::new(),
         }
+    }
+
+    /// Adds an event of a peer behind the messages that were collected.
+    pub(crate) fn push_event(&mut self, event: PeerEvent) {
+        self.messages.push_back(WaitingMessage {
+            from: event.peer().0,
+            is_request: false,
+            bytes: MessageBytes::Event(Box::new(event)),
+        });
     }
 
     /// Returns true if a poll has something to deliver.

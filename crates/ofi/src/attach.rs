@@ -1,7 +1,5 @@
 //! Joining the ranks of a job over libfabric.
 
-#![allow(unsafe_code)] // registers memory to measure what that costs
-
 use std::{
     io,
     sync::Arc,
@@ -10,8 +8,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Caps, Error, Footprint, Permission, Rank, RegistrationCaps, descriptors, measure,
-    memory::{PAGE, Segment, memlock, pinnable, pinned},
+    Error, Rank, RegistrationCaps, descriptors, measure,
+    memory::{PAGE, memlock, pinnable, pinned},
 };
 use hydrant_launch::Bootstrap;
 
@@ -20,27 +18,20 @@ use crate::{
     announcement::{self, Announcement},
     choice::{self, Candidate},
     commands::LinkCommand,
-    control,
-    fabric::{Fabric, Offer, RegionRequest},
+    fabric::{Fabric, Offer},
     interfaces,
-    keys::MAX_EXTENTS,
-    message::MAX_ARGS,
-    session,
-    shared::{OfiShared, SharedParts, TrafficLimits},
-    slots::{ArrivalSlots, INLINE, RECEIVES_PER_PEER, SendBuffers, receive_buffers},
+    keys::ProviderKeys,
+    open::{Opening, PeerSetup, costs},
+    peers::OfiPeers,
+    shared::OfiShared,
+    slots::INLINE,
     socket_address,
     sockets::{self, ListenerState},
     strangers,
-    table::RegionTable,
 };
 
-/// Most accesses with the provider, for one peer and for all. Providers take any number, and 16 KiB of memory for each.
-const PER_PEER: u32 = 64;
-const ALL: u32 = 256;
 /// The descriptors for each peer: either rank may have made a connection.
 const CONNECTIONS: u64 = 2;
-/// The most buffers for messages. They are made when needed.
-const SENDS: usize = 1 << 16;
 
 /// Joins the ranks that `bootstrap` knows. Collective.
 ///
@@ -68,70 +59,21 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &OfiOptions) -> Result<Ofi
         return Err(Error::Unreachable(why));
     }
     let offer = offers.swap_remove(best);
-    let limits = TrafficLimits {
-        window: options.window.max(1),
-        per_peer: PER_PEER.min(offer.depth().max(1) as u32),
-        all: ALL.min(offer.depth().max(1) as u32),
-        inject: offer.inject_size(),
-    };
-    let max_message = offer.max_message();
-    let completions = 4 * ALL as usize + receive_buffers(ranks as usize);
-    let fabric = Fabric::open(offer, ranks, completions)
-        .map_err(|error| of_provider(error, &options.provider))?;
+    let opening = Opening::new(offer, options, ranks)?;
+    let fabric = Arc::clone(&opening.fabric);
     let published = Published::new(&fabric)?;
     admit_hosts(&fabric, &published.name, &all);
     let all = published.exchange(bootstrap)?;
-    let registration = RegistrationCaps {
-        page: PAGE,
-        max_extent: max_message.min(1 << 40),
-        ..all.registration
-    };
-    let registration = RegistrationCaps {
-        local: fabric.registers_locally(),
-        inline: if fabric.registers_locally() {
-            0
-        } else {
-            INLINE
-        },
-        ..registration
-    };
-    let stride = options.stride();
-    let caps = Caps {
-        name: "ofi",
-        registration: Some(registration),
-        reads: true,
-        any_address: false,
-        host_ranks: all.host_ranks,
-        stores_wake: false,
-        atomics: None,
-        max_args: MAX_ARGS,
-        max_payload: options.payload,
-        segment: options.segment,
-    };
-    let receives = ArrivalSlots::new(&fabric, stride);
-    receives.grow_to(receive_buffers(0))?;
-    let footprint = Footprint {
-        per_rank: receive_buffers(0) * stride,
-        per_pair: 2 * RECEIVES_PER_PEER * stride,
-    };
-    let table = RegionTable::new(options.extents.min(MAX_EXTENTS), fabric.chooses_keys());
-    let shared = OfiShared::new(SharedParts {
+    let key_size = fabric.offer().key_size();
+    let ofi = opening.compose(PeerSetup {
         rank: Rank(rank),
-        caps,
-        footprint,
-        limits,
-        segment: Segment::new(options.segment)?,
-        patience: options.peer_timeout,
-        names: all.names,
-        secret,
-        table,
-        sends: SendBuffers::new(&fabric, SENDS, stride),
-        receives,
-        fabric,
+        registration: all.registration,
+        host_ranks: all.host_ranks,
+        peers: OfiPeers::of_job(Rank(rank), secret, key_size, all.names),
+        keys: ProviderKeys::new(secret, Rank(rank), key_size),
+        listening: None,
     })?;
-    let shared = Arc::new(shared);
-    let control = control::start(Arc::clone(&shared))?;
-    let ofi = Ofi::new(Arc::clone(&shared), control);
+    let shared = Arc::clone(&ofi.shared);
     // No rank sends before every rank can answer.
     bootstrap.fence().map_err(unreachable)?;
     reach_next(&shared, options.join_timeout, &interfaces).inspect_err(|_| {
@@ -140,17 +82,6 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &OfiOptions) -> Result<Ofi
     })?;
     bootstrap.fence().map_err(unreachable)?;
     Ok(ofi)
-}
-
-/// Adds the provider to an error in opening its endpoint, if a setting names it.
-fn of_provider(error: Error, named: &str) -> Error {
-    if named.is_empty() {
-        return error;
-    }
-    Error::Unreachable(format!(
-        "HYDRANT_OFI_PROVIDER names {named}, which lacks what Hydrant needs: {error}; without the setting tcp or \
-         tcp;ofi_rxm is used"
-    ))
 }
 
 /// Tells all ranks what this one could use. A rank without a provider tells the others why.
@@ -314,25 +245,6 @@ fn admit_hosts(fabric: &Fabric, name: &[u8], all: &[Announcement]) {
     }
 }
 
-/// Measures the costs of registering and deregistering.
-fn costs(fabric: &Fabric) -> Result<[hydrant_conduit::Cost; 2], Error> {
-    measure::registration_costs(|addr, len| {
-        let since = Instant::now();
-        let request = RegionRequest {
-            addr,
-            len,
-            permission: Permission::ReadWrite,
-            key: session::fresh() >> 32,
-        };
-        // SAFETY: nobody is told the key, so nobody accesses the memory.
-        let region = unsafe { fabric.register(request) };
-        let region = region.map_err(|code| fabric.refusal("registering memory", code as isize))?;
-        let registered = since.elapsed();
-        drop(region);
-        Ok([registered, since.elapsed() - registered])
-    })
-}
-
 /// Waits until the next rank of the ring was reached.
 fn reach_next(shared: &OfiShared, timeout: Duration, interfaces: &str) -> Result<(), Error> {
     let (size, own) = (shared.peers.size(), shared.rank.0);
@@ -358,7 +270,7 @@ fn reach_next(shared: &OfiShared, timeout: Duration, interfaces: &str) -> Result
 
 fn unreached(shared: &OfiShared, rank: Rank, waited: Duration, interfaces: &str) -> Error {
     let waited = waited.as_secs_f32();
-    let Some(address) = socket_address::parse(shared.peers.name(rank)) else {
+    let Some(address) = shared.peers.address_of(rank) else {
         return Error::Unreachable(format!("rank {rank} did not answer within {waited:.1} s"));
     };
     let cause = match sockets::probe(address, Duration::from_secs(1)) {

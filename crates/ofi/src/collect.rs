@@ -15,12 +15,15 @@ use crate::{
     commands::LinkCommand,
     context::{OperationName, PostedKind},
     fabric::{Arrival, BATCH},
+    introduction::{ADMIT, DECLINE},
     message::{self, ControlKind, ReportedCounts, StreamMessage, StreamRole},
     peers::{OfiPeer, Phase},
     shared::OfiShared,
-    slots::ArrivalSlot,
+    slots::{ArrivalSlot, OUTSIDE},
 };
 
+/// A peer without a job is given up once so many times its window of messages wait here.
+const FLOOD: u32 = 64;
 /// Most entries that one collection takes.
 const MOST: usize = 64;
 
@@ -48,6 +51,7 @@ impl Collector {
     /// Reads the completion queue. With `copies`, messages do not stay in their buffers. Returns the number of entries.
     pub(crate) fn collect(&mut self, shared: &OfiShared, copies: bool) -> usize {
         let (mut count, mut is_empty) = (0, false);
+        shared.check_stall();
         while count < MOST && !is_empty {
             let arrivals = &mut self.arrivals;
             let read =
@@ -75,7 +79,18 @@ impl Collector {
         shared.receives.retry();
         shared.flush();
         shared.take_ended(&mut self.ended);
+        self.take_news(shared);
         count
+    }
+
+    /// Takes the events of peers that were noted since.
+    #[inline]
+    fn take_news(&mut self, shared: &OfiShared) {
+        if let Some(listening) = &shared.listening {
+            for event in listening.take_news() {
+                self.push_event(event);
+            }
+        }
     }
 
     #[inline]
@@ -151,6 +166,8 @@ impl Collector {
             return shared.receives.give_back(slot);
         };
         let (from, is_request) = (message.header.from, message.role == StreamRole::Request);
+        // The begin of a session comes before its first message.
+        self.take_news(shared);
         let bytes = if copies || shared.receives.are_short() {
             copy_out(shared, slot, len)
         } else {
@@ -172,6 +189,9 @@ fn accept(shared: &OfiShared, message: &StreamMessage<'_>) -> bool {
         StreamRole::Hello => shared.hear_hello(message.payload),
         StreamRole::Welcome => shared.hear_welcome(message.payload),
         StreamRole::Refusal => shared.hear_refusal(message.payload),
+        StreamRole::Introduce => shared.hear_introduction(message.payload),
+        StreamRole::Admit => shared.hear_answer(message.payload, ADMIT),
+        StreamRole::Decline => shared.hear_answer(message.payload, DECLINE),
         _ => {
             let Some(peer) = shared.peers.known(header.from) else {
                 return false;
@@ -197,7 +217,7 @@ fn accept(shared: &OfiShared, message: &StreamMessage<'_>) -> bool {
                 }
                 // A rank that leaves waits for its acknowledgements, which a broken link may have lost.
                 let has_left = shared.peers.standings.of(peer.rank) != Standing::Present;
-                if has_left && !shared.has_left() {
+                if has_left && !shared.has_left() && shared.listening.is_none() {
                     shared.refuse_session(peer, 0);
                 }
                 return false;
@@ -211,12 +231,23 @@ fn accept(shared: &OfiShared, message: &StreamMessage<'_>) -> bool {
             }
             peer.counts.note_received(header.number);
             if message.role != StreamRole::Control {
-                return true;
+                return shared.listening.is_none() || accept_above(shared, peer);
             }
             handle_control(shared, peer.rank, header.kind, message.args);
         }
     }
     false
+}
+
+/// Accepts a message of the layer above without a job. The end of a peer is told after its last message, and a peer that
+/// keeps to no window fills no memory.
+fn accept_above(shared: &OfiShared, peer: &OfiPeer) -> bool {
+    let waiting = peer.counts.note_arrived();
+    if waiting > FLOOD * (shared.limits.window + 16) {
+        shared.commands.push(LinkCommand::Abandon(peer.rank));
+        return false;
+    }
+    shared.peers.standings.of(peer.rank) == Standing::Present
 }
 
 /// Begins a new session, in which the peer sends again what is missing.
@@ -239,6 +270,11 @@ fn handle_control(shared: &OfiShared, from: Rank, kind: u8, args: &[u64]) {
     };
     let first = args.first().copied().unwrap_or(0);
     match ControlKind::of(kind) {
+        // Peers without a job know nothing of each other.
+        Some(ControlKind::Lost | ControlKind::Expelled) if shared.listening.is_some() => {
+            shared.commands.push(LinkCommand::GivenUp(from));
+        }
+        Some(ControlKind::Ending) if shared.listening.is_some() => {}
         Some(ControlKind::Ending) => {
             shared.peers.standings.note_end(from, first as u32);
             shared.sleepers.wake_all();
@@ -265,7 +301,7 @@ fn handle_control(shared: &OfiShared, from: Rank, kind: u8, args: &[u64]) {
     // The sender learns soon that its message arrived.
     if matches!(
         ControlKind::of(kind),
-        Some(ControlKind::Ending | ControlKind::Leave)
+        Some(ControlKind::Ending | ControlKind::Leave | ControlKind::Lost)
     ) {
         let _ = shared.send_counts(peer, &peer.link.lock());
     }
@@ -274,7 +310,11 @@ fn handle_control(shared: &OfiShared, from: Rank, kind: u8, args: &[u64]) {
 fn end_send(shared: &OfiShared, index: u32, error: i32) {
     let rank = shared.sends.complete(index);
     let Some(peer) = shared.peers.known(rank) else {
-        return; // a message without a number
+        // A message without a number.
+        if let Some(peer) = shared.peers.known(rank ^ OUTSIDE) {
+            peer.end_outside();
+        }
+        return;
     };
     let mut guard = peer.link.lock();
     let link = &mut *guard;

@@ -2,6 +2,8 @@
 
 use hydrant_conduit::Rank;
 
+use crate::introduction::FabricIntroduction;
+
 /// A task that another thread gives the control thread.
 #[derive(Debug)]
 pub(crate) enum LinkCommand {
@@ -28,4 +30,24 @@ pub(crate) enum LinkCommand {
     MarkSockets,
     /// Ends the thread: the conduit is dropped.
     Stop,
+    /// Begins the attempt with this number to get to know a peer.
+    Attempt(Rank),
+    /// Hears the introduction of a peer that knows the key.
+    Introduced(Box<FabricIntroduction>),
+    /// Hears that the peer with this number admitted this process.
+    Admitted(Rank, Box<FabricIntroduction>),
+    /// Hears that the peer with this number declined this process.
+    Declined(Rank, Box<FabricIntroduction>),
+    /// Hears the first hello of a peer that this process admitted.
+    Proved(Rank, Box<[u8]>),
+    /// Leaves the session with a peer in good order.
+    Disconnect(Rank),
+    /// Gives up the session with a peer.
+    Abandon(Rank),
+    /// Notes that a peer gave up its session.
+    GivenUp(Rank),
+    /// Frees the number of a peer that has ended.
+    Release(Rank),
+    /// Ends all sessions, because this process stood still.
+    Stalled,
 }

@@ -156,7 +156,7 @@ impl Ofi {
                 addr,
                 len,
                 permission,
-                key: shared.keys.of(shared.rank, key),
+                key: shared.keys.of(key),
             };
             // SAFETY: the caller's conditions: the memory bears what peers do with the key.
             match unsafe { shared.fabric.register(request) } {
@@ -261,6 +261,7 @@ unsafe impl Conduit for Ofi {
 
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
         let shared = &*self.shared;
+        shared.check_stall();
         shared.caps.check(message)?;
         shared.peers.standings.present(peer)?;
         if peer == shared.rank {
@@ -324,6 +325,12 @@ impl Segments for Ofi {
 
 impl Membership for Ofi {
     fn standing(&self, peer: Rank) -> Standing {
+        if !self.shared.peers.are_ranks() && peer != self.shared.rank {
+            // A number that no peer ever had counts as lost.
+            let Some(_) = self.shared.peers.known(peer.0) else {
+                return Standing::Lost;
+            };
+        }
         self.shared.peers.standings.of(peer)
     }
 
@@ -375,6 +382,9 @@ impl Membership for Ofi {
     }
 
     fn expel(&self, peer: Rank) {
+        if self.shared.listening.is_some() {
+            return self.shared.commands.push(LinkCommand::Abandon(peer));
+        }
         self.shared.commands.push(LinkCommand::Expel(peer));
     }
 }

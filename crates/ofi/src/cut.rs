@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 
 use hydrant_conduit::Rank;
 
-use crate::{commands::LinkCommand, peers::Phase, shared::OfiShared, socket_address, sockets};
+use crate::{
+    commands::LinkCommand, listening::Listening, peers::Phase, shared::OfiShared, sockets,
+};
 
 /// The reads of the completion queue in which the provider sees that connections have ended.
 const LAST_LOOKS: u32 = 4;
@@ -16,7 +18,7 @@ const LAST_LOOKS: u32 = 4;
 impl OfiShared {
     /// Returns this rank's address if the provider is TCP.
     pub(crate) fn own_address(&self) -> Option<SocketAddr> {
-        socket_address::parse(self.peers.name(self.rank)).filter(|_| self.fabric.is_over_tcp())
+        (self.peers.own_address()).filter(|_| self.fabric.is_over_tcp())
     }
 
     /// Ends the links to peers and their connections. Waits until the provider has seen that, so that nothing that they
@@ -34,8 +36,9 @@ impl OfiShared {
                 link.phase = Phase::Ended;
                 link.resumption = None;
                 link.pending = None;
+                link.is_cut = true;
             }
-            if let (Some(own), Some(there)) = (own, socket_address::parse(self.peers.name(rank))) {
+            if let (Some(own), Some(there)) = (own, self.peers.address_of(rank)) {
                 sockets::end_connections(own, there);
                 any = true;
             }
@@ -46,6 +49,40 @@ impl OfiShared {
                 collector.collect(self, true);
             }
         }
+    }
+
+    /// Ends all sessions without a job, if this process stood still for so long that peers may count it as lost. They
+    /// do not expect that anything lands any more, and megabytes may wait in this process's sockets. So this comes before
+    /// each look at the completion queue, and before anything is posted.
+    #[inline]
+    pub(crate) fn check_stall(&self) {
+        if let Some(listening) = &self.listening
+            && listening.has_stalled()
+        {
+            self.cut_after_stall(listening);
+        }
+    }
+
+    #[cold]
+    fn cut_after_stall(&self, listening: &Listening) {
+        let _one = listening.stall.lock();
+        if !listening.has_stalled() {
+            return;
+        }
+        for peer in self.peers.all_known() {
+            let mut link = peer.link.lock();
+            if link.phase != Phase::Unused {
+                link.phase = Phase::Ended;
+                link.resumption = None;
+                link.pending = None;
+                link.is_cut = true;
+            }
+        }
+        if let Some(own) = self.own_address() {
+            sockets::end_all_connections(own, &self.peers.addresses());
+        }
+        listening.note_seen();
+        self.commands.push(LinkCommand::Stalled);
     }
 
     /// Cuts off all peers, once, because this rank counts as lost to them and none answers it any more.

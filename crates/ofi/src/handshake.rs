@@ -15,6 +15,7 @@ use hydrant_conduit::{Error, Rank, Standing};
 use crate::{
     commands::LinkCommand,
     fabric::PostResult,
+    introduction::{self, ADMIT, FabricIntroduction, INTRODUCE},
     message::{ControlKind, StreamMessage, StreamRole},
     peers::{Link, OfiPeer, PendingSession, Phase, Resumption},
     session::{self, Greeting, HELLO, REFUSAL, VERSION, WELCOME},
@@ -32,6 +33,8 @@ const CONFIRMATION: Duration = Duration::from_secs(2);
 const HELLO_BUSY: Duration = Duration::from_millis(5);
 /// Most keys that a cautious link remembers.
 const MOST_KNOWN: usize = 1024;
+/// Most receive buffers without a job.
+const MOST_RECEIVES: usize = 512;
 /// How often an access is posted again whose key is in force.
 const MOST_RETRIES: u32 = 16;
 
@@ -61,7 +64,7 @@ impl OfiShared {
             asked,
             ..self.greeting(peer)
         };
-        let hello = self.sessions.sign(hello);
+        let hello = link.known_as.sessions.sign(hello);
         let posted = self.send_unnumbered(peer, StreamRole::Hello, 0, bytemuck::bytes_of(&hello));
         link.next_hello = now
             + match posted {
@@ -78,7 +81,7 @@ impl OfiShared {
     fn greeting(&self, peer: &OfiPeer) -> Greeting {
         Greeting {
             version: VERSION,
-            from: self.rank.0,
+            from: peer.me(),
             to: peer.rank.0,
             writes: peer.counts.writes(),
             received: peer.counts.received(),
@@ -86,14 +89,57 @@ impl OfiShared {
         }
     }
 
+    /// Parses a greeting with this step. Returns `None` if its sender does not know the secret.
+    fn proved(&self, bytes: &[u8], step: u32) -> Option<Greeting> {
+        let greeting = session::parse(bytes, step)?;
+        let sessions = self.peers.sessions_with(greeting.from)?;
+        sessions.believes(&greeting).then_some(greeting)
+    }
+
+    /// Parses a greeting with this step to this process, of a peer that is known.
+    fn proved_by_known(&self, bytes: &[u8], step: u32) -> Option<(Greeting, &OfiPeer)> {
+        let greeting = self.proved(bytes, step)?;
+        let peer = self.peers.known(greeting.from)?;
+        (greeting.to == peer.me()).then_some((greeting, peer))
+    }
+
+    /// Hears the introduction of a process, if it knows the key of this endpoint.
+    pub(crate) fn hear_introduction(&self, bytes: &[u8]) {
+        if let Some(listening) = &self.listening
+            && let Some(it) = FabricIntroduction::open(&listening.key, bytes, INTRODUCE)
+        {
+            self.commands.push(LinkCommand::Introduced(Box::new(it)));
+        }
+    }
+
+    /// Hears the answer to an introduction, if its sender knows the key that the introduction was made with.
+    pub(crate) fn hear_answer(&self, bytes: &[u8], step: u32) {
+        let Some(listening) = &self.listening else {
+            return;
+        };
+        let known = introduction::attempt_of(bytes)
+            .and_then(|asked| listening.attempts.lock().get(&asked).copied());
+        if let Some((number, key)) = known
+            && let Some(it) = FabricIntroduction::open(&key, bytes, step)
+        {
+            let it = Box::new(it);
+            self.commands.push(match step {
+                ADMIT => LinkCommand::Admitted(number, it),
+                _ => LinkCommand::Declined(number, it),
+            });
+        }
+    }
+
     /// Answers a hello.
     pub(crate) fn hear_hello(&self, bytes: &[u8]) {
-        let Some(hello) = self.sessions.check(bytes, self.rank, HELLO) else {
+        let Some((hello, Ok(peer))) =
+            (self.proved(bytes, HELLO)).map(|hello| (hello, self.peer(Rank(hello.from))))
+        else {
             return;
         };
-        let Ok(peer) = self.peer(Rank(hello.from)) else {
+        if hello.to != peer.me() {
             return;
-        };
+        }
         let has_ended = peer.link.lock().phase == Phase::Ended;
         if has_ended || self.peers.standings.of(peer.rank) == Standing::Lost {
             // The peer may not know that it counts as lost, or that nothing more is expected of it.
@@ -105,8 +151,14 @@ impl OfiShared {
         if link.phase == Phase::Ended {
             return;
         }
-        // If both ask at once, the lower rank's hello counts.
-        if link.asked.is_some() && hello.from > self.rank.0 || link.last_asked == hello.asked {
+        if self.listening.is_some() && !link.is_proved {
+            // The control thread notes that the peer is there, and hears the hello again.
+            let first = LinkCommand::Proved(peer.rank, bytes.into());
+            return self.commands.push(first);
+        }
+        // If both ask at once, the hello of the one that leads counts.
+        let sessions = link.known_as.sessions;
+        if link.asked.is_some() && sessions.leads() || link.last_asked == hello.asked {
             return;
         }
         self.break_link(peer, link);
@@ -121,7 +173,7 @@ impl OfiShared {
             Some(pending) if pending.hello.asked == hello.asked => pending.answered,
             _ => session::fresh(),
         };
-        let token = (self.sessions).token(peer.rank, self.rank, hello.asked, answered);
+        let token = sessions.token_here(hello.asked, answered);
         link.pending = Some(PendingSession {
             hello,
             answered,
@@ -147,7 +199,7 @@ impl OfiShared {
         };
         // Writes of the last session that land from now on are not in that count.
         peer.epoch.store(pending.token as u32, Release);
-        let welcome = self.sessions.sign(welcome);
+        let welcome = link.known_as.sessions.sign(welcome);
         self.send_unnumbered(peer, StreamRole::Welcome, 0, bytemuck::bytes_of(&welcome));
     }
 
@@ -158,17 +210,15 @@ impl OfiShared {
             asked,
             ..self.greeting(peer)
         };
-        let refusal = self.sessions.sign(refusal);
+        let sessions = peer.link.lock().known_as.sessions;
+        let refusal = sessions.sign(refusal);
         let bytes = bytemuck::bytes_of(&refusal);
         self.send_unnumbered(peer, StreamRole::Refusal, 0, bytes);
     }
 
     /// Begins the session that a peer answered.
     pub(crate) fn hear_welcome(&self, bytes: &[u8]) {
-        let Some(welcome) = self.sessions.check(bytes, self.rank, WELCOME) else {
-            return;
-        };
-        let Some(peer) = self.peers.known(welcome.from) else {
+        let Some((welcome, peer)) = self.proved_by_known(bytes, WELCOME) else {
             return;
         };
         let mut guard = peer.link.lock();
@@ -177,7 +227,8 @@ impl OfiShared {
             return;
         }
         // The confirmation is the first message with the new token. Without it the peer answers the next hello again.
-        let token = (self.sessions).token(self.rank, peer.rank, welcome.asked, welcome.answered);
+        let sessions = link.known_as.sessions;
+        let token = sessions.token_there(welcome.asked, welcome.answered);
         let writes = peer.counts.writes().to_ne_bytes();
         let confirmed = self.send_unnumbered(peer, StreamRole::Counts, token, &writes);
         if confirmed == PostResult::Taken {
@@ -191,8 +242,7 @@ impl OfiShared {
 
     /// Notes that a peer counts this rank as lost.
     pub(crate) fn hear_refusal(&self, bytes: &[u8]) {
-        if let Some(refusal) = self.sessions.check(bytes, self.rank, REFUSAL)
-            && let Some(peer) = self.peers.known(refusal.from)
+        if let Some((refusal, peer)) = self.proved_by_known(bytes, REFUSAL)
             && (self.has_left() || peer.link.lock().asked == Some(refusal.asked))
         {
             if self.has_left() {
@@ -243,8 +293,8 @@ impl OfiShared {
         link.hello_pause = Duration::ZERO;
         link.last_asked = asked;
         link.pending = None;
-        link.token = (self.sessions).token(self.rank, peer.rank, asked, answered);
-        let theirs_to_us = (self.sessions).token(peer.rank, self.rank, asked, answered);
+        link.token = link.known_as.sessions.token_there(asked, answered);
+        let theirs_to_us = link.known_as.sessions.token_here(asked, answered);
         peer.token.store(theirs_to_us, Release);
         peer.epoch.store(theirs_to_us as u32, Release);
         peer.note_heard(self.now_ms());
@@ -283,6 +333,9 @@ impl OfiShared {
         let is_first = !peer.was_up.swap(true, std::sync::atomic::Ordering::AcqRel);
         if is_first {
             self.grow_receives();
+            if let Some(listening) = &self.listening {
+                listening.note_met(peer.rank);
+            }
         }
         // A question that was asked before is in the stream, and so is its verdict. A second one would come for whatever
         // access has the entry by then.
@@ -313,7 +366,12 @@ impl OfiShared {
             .all_known()
             .filter(|peer| peer.was_up.load(Acquire))
             .count();
-        if let Err(cause) = self.receives.grow_to(receive_buffers(up)) {
+        let mut wanted = receive_buffers(up);
+        if self.listening.is_some() {
+            // Idle peers cost no memory. Messages do not stay in the buffers while these are short.
+            wanted = wanted.min(MOST_RECEIVES);
+        }
+        if let Err(cause) = self.receives.grow_to(wanted) {
             tracing::error!(%cause, "no more receive buffers");
         }
     }

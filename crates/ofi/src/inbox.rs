@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     arrivals::{EndedAccess, MessageBytes, WaitingMessage},
+    events::PeerEvent,
     message::{self, StreamRole},
     peers::OfiPeer,
     shared::OfiShared,
@@ -138,6 +139,7 @@ impl OfiInbox {
             return;
         };
         let bytes = match &waiting.bytes {
+            MessageBytes::Event(event) => return self.tell(shared, event, sink),
             MessageBytes::InSlot(slot, len) => shared.receives.bytes(slot, *len),
             MessageBytes::Copied(words, len) => &bytemuck::cast_slice(words)[..*len],
         };
@@ -182,6 +184,17 @@ impl OfiInbox {
         }
         if let MessageBytes::InSlot(slot, _) = waiting.bytes {
             shared.receives.give_back(slot);
+        }
+    }
+
+    /// Tells the layer above an event of a peer, after all messages that came before.
+    #[cold]
+    fn tell(&mut self, shared: &OfiShared, event: &PeerEvent, sink: &mut dyn Sink) {
+        for waiting in self.held.remove(&event.peer().0).unwrap_or_default() {
+            self.deliver(shared, waiting, sink);
+        }
+        if let Some(listening) = &shared.listening {
+            listening.handler.event(event.clone());
         }
     }
 
@@ -240,7 +253,7 @@ impl ReplyPort for StreamReplyPort<'_> {
             });
         };
         let bytes = shared.sends.bytes(&mut slot);
-        slot.len = message::encode(StreamRole::Reply, shared.rank.0, message, bytes);
+        slot.len = message::encode(StreamRole::Reply, message, bytes);
         match self.reply {
             None => self.reply = Some(slot),
             Some(_) => self.others.push(slot),

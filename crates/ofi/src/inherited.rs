@@ -6,53 +6,33 @@
 
 #![allow(unsafe_code)] // borrows and closes descriptors by number
 
-use std::{
-    net::SocketAddr,
-    os::fd::{BorrowedFd, RawFd},
-    sync::atomic::{
-        AtomicU64, AtomicUsize,
-        Ordering::{Relaxed, SeqCst},
-    },
-};
+use std::{net::SocketAddr, os::fd::BorrowedFd, sync::atomic::Ordering::SeqCst};
 
 use hydrant_conduit::fork;
 use rustc_hash::FxHashSet;
-use rustix::{
-    fs::fstat,
-    io::{FdFlags, close, fcntl_setfd},
+use rustix::io::{FdFlags, close, fcntl_setfd};
+
+use crate::{
+    marks::{self, DEVICE, END, FileIdentity, INODES, identity},
+    sockets,
 };
-
-use crate::sockets;
-
-/// Descriptors from this number on are not looked after.
-const MOST: usize = 1 << 16;
-
-/// The inode of each descriptor that is a socket of a provider; 0 for none. A number may get another owner, the inode
-/// may not. Files on other file systems may have the same inode.
-static INODES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
-/// The device of the kernel's file system of sockets.
-static DEVICE: AtomicU64 = AtomicU64::new(0);
-/// No descriptor from this number on has an inode in the list.
-static END: AtomicUsize = AtomicUsize::new(0);
 
 /// The sockets between this rank's endpoint and those of its peers.
 pub(crate) struct ProviderSockets {
     own: SocketAddr,
-    peers: FxHashSet<SocketAddr>,
 }
 
 impl ProviderSockets {
-    /// Prepares for the sockets between the endpoints at these addresses.
-    pub(crate) fn new(own: SocketAddr, peers: impl Iterator<Item = SocketAddr>) -> Self {
+    /// Prepares for the sockets of the endpoint at this address.
+    pub(crate) fn new(own: SocketAddr) -> Self {
         fork::in_child(close_in_child);
-        Self {
-            own,
-            peers: peers.filter(|peer| *peer != own).collect(),
-        }
+        Self { own }
     }
 
-    /// Marks the sockets that there are now. Those that were marked before cost a system call each.
-    pub(crate) fn mark(&self) {
+    /// Marks the sockets that there are now between this endpoint and those of `peers`. Those that were marked before
+    /// cost a system call each.
+    pub(crate) fn mark(&self, peers: &[SocketAddr]) {
+        let peers: FxHashSet<SocketAddr> = peers.iter().copied().collect();
         for descriptor in sockets::descriptors() {
             let Some(noted) = usize::try_from(descriptor)
                 .ok()
@@ -60,14 +40,13 @@ impl ProviderSockets {
             else {
                 continue;
             };
-            let Some(Identity { device, inode }) = identity(descriptor) else {
-                continue;
-            };
             // SAFETY: the descriptor was open a moment ago. If it was closed since, the calls fail. If its number has a
             // new owner, no program that this process starts inherits that one.
             let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
-            let is_marked = noted.load(Relaxed) == inode && DEVICE.load(Relaxed) == device;
-            if is_marked || !self.has(socket) {
+            let Some(FileIdentity { device, inode }) = identity(socket) else {
+                continue;
+            };
+            if marks::has(descriptor, socket) || !self.has(socket, &peers) {
                 continue;
             }
             if fcntl_setfd(socket, FdFlags::CLOEXEC).is_ok() {
@@ -79,28 +58,11 @@ impl ProviderSockets {
     }
 
     /// Returns true for the endpoint's own socket, and for a connection that it accepted or made.
-    fn has(&self, socket: BorrowedFd<'_>) -> bool {
+    fn has(&self, socket: BorrowedFd<'_>, peers: &FxHashSet<SocketAddr>) -> bool {
         let [local, remote] = sockets::addresses(socket);
         local.is_some_and(|local| sockets::is_of(local, self.own))
-            || remote.is_some_and(|remote| self.peers.contains(&remote))
+            || remote.is_some_and(|remote| remote != self.own && peers.contains(&remote))
     }
-}
-
-/// The device and the inode of an open file. No two files share both.
-#[derive(PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    inode: u64,
-}
-
-/// Returns the identity of a descriptor that is open.
-fn identity(descriptor: RawFd) -> Option<Identity> {
-    // SAFETY: the call fails if the descriptor is not open. The identity tells whose it is.
-    let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    fstat(file).ok().map(|of| Identity {
-        device: of.st_dev,
-        inode: of.st_ino,
-    })
 }
 
 /// Closes the marked sockets in a child of `fork`, which has no job. Only system calls are made.
@@ -108,7 +70,9 @@ fn close_in_child() {
     let device = DEVICE.load(SeqCst);
     for (descriptor, noted) in (0..).zip(&INODES[..END.load(SeqCst)]) {
         let inode = noted.swap(0, SeqCst);
-        if inode != 0 && identity(descriptor) == Some(Identity { device, inode }) {
+        // SAFETY: the call fails if the descriptor is not open. The identity tells whose it is.
+        let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        if inode != 0 && identity(file) == Some(FileIdentity { device, inode }) {
             // SAFETY: the inode says that it is still the provider's socket. The child does nothing with the provider.
             unsafe { close(descriptor) };
         }
@@ -120,7 +84,7 @@ mod tests {
     use std::{
         fs::File,
         net::{TcpListener, UdpSocket},
-        os::fd::{AsFd, AsRawFd},
+        os::fd::{AsFd, AsRawFd, RawFd},
     };
 
     use rustix::io::fcntl_getfd;
@@ -161,12 +125,12 @@ mod tests {
         for socket in [&listener as &dyn AsFd, &elsewhere, &datagrams] {
             open(socket);
         }
-        ProviderSockets::new(own, std::iter::empty()).mark();
+        ProviderSockets::new(own).mark(&[]);
         assert!(is_marked(&listener) && !child_has(listener.as_raw_fd()));
         // A file has the number that a socket had, and its inode by chance.
         let file = File::open("/proc/self/exe").expect("a program");
         let place = &INODES[file.as_raw_fd() as usize];
-        place.store(identity(file.as_raw_fd()).expect("a file").inode, SeqCst);
+        place.store(identity(&file).expect("a file").inode, SeqCst);
         END.fetch_max(file.as_raw_fd() as usize + 1, SeqCst);
         assert!(child_has(file.as_raw_fd()));
         for (socket, descriptor) in [

@@ -66,26 +66,33 @@ pub(crate) fn start_of(key: Key) -> u64 {
     }
 }
 
-/// Makes the keys that the provider sees.
+/// Makes the keys that the provider of one owner sees.
+#[derive(Clone, Copy)]
 pub(crate) struct ProviderKeys {
     secret: [u8; 16],
+    owner: u32,
     /// The bits of the provider's keys.
     mask: u64,
 }
 
 impl ProviderKeys {
-    /// Makes keys of `bytes` bytes, from 4 to 8.
-    pub(crate) fn new(secret: [u8; 16], bytes: usize) -> Self {
+    /// Makes keys of `bytes` bytes, from 4 to 8, for extents of `owner`.
+    pub(crate) fn new(secret: [u8; 16], owner: Rank, bytes: usize) -> Self {
         let mask = u64::MAX >> (64 - 8 * bytes.clamp(4, 8) as u32);
-        Self { secret, mask }
+        let owner = owner.0;
+        Self {
+            secret,
+            owner,
+            mask,
+        }
     }
 
-    /// Returns the provider's key for an extent of `owner`.
+    /// Returns the provider's key for an extent of the owner.
     #[inline]
-    pub(crate) fn of(&self, owner: Rank, key: Key) -> u64 {
+    pub(crate) fn of(&self, key: Key) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.secret);
         hasher.write_u64(key.0);
-        hasher.write_u32(owner.0);
+        hasher.write_u32(self.owner);
         hasher.finish() & self.mask
     }
 }
@@ -120,14 +127,11 @@ mod tests {
 
     #[test]
     fn a_provider_key_depends_on_the_secret_the_owner_and_the_key() {
-        let (keys, others) = (ProviderKeys::new([1; 16], 8), ProviderKeys::new([2; 16], 8));
-        let key = keys.of(Rank(0), Key(5));
-        assert_ne!(key, others.of(Rank(0), Key(5)));
-        assert_ne!(key, keys.of(Rank(1), Key(5)));
-        assert_ne!(key, keys.of(Rank(0), Key(6)));
-        assert_eq!(
-            key & 0xffff_ffff,
-            ProviderKeys::new([1; 16], 4).of(Rank(0), Key(5))
-        );
+        let keys = |secret, owner, bytes| ProviderKeys::new([secret; 16], Rank(owner), bytes);
+        let key = keys(1, 0, 8).of(Key(5));
+        assert_ne!(key, keys(2, 0, 8).of(Key(5)));
+        assert_ne!(key, keys(1, 1, 8).of(Key(5)));
+        assert_ne!(key, keys(1, 0, 8).of(Key(6)));
+        assert_eq!(key & 0xffff_ffff, keys(1, 0, 4).of(Key(5)));
     }
 }

@@ -17,6 +17,9 @@
 //! - `collect` reads the completion queue into `arrivals`; `inbox` delivers them.
 //! - `control` is the thread that makes sessions and watches peers. `inherited` keeps children from holding sockets, and
 //!   `strangers` keeps connections of strangers away.
+//! - `listening` is the state of an endpoint without a job, whose peers come and go: [`listen`]. `locator` is its address as
+//!   users carry it, `introduction` the format by which processes get to know each other, `events` what the layer above
+//!   hears. `open` is common to jobs and endpoints.
 //! - `conduit` is the type that users of the crate hold. `bare` is the network without it, for benchmarks.
 //!
 //! # What libfabric does not promise
@@ -49,16 +52,26 @@ mod conduit;
 mod context;
 mod control;
 mod cut;
+mod events;
 mod fabric;
 mod fence;
 mod ffi;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod inbox;
 mod inherited;
 mod interfaces;
+mod introduction;
 mod keys;
 mod library;
+mod listen;
+mod listening;
+mod locator;
+mod marks;
 mod message;
+mod open;
 mod options;
 mod peers;
 mod session;
@@ -74,5 +87,7 @@ pub use attach::attach;
 pub use bare::{BareAccess, BareEndpoint};
 pub use choice::{OfferedEndpoint, endpoints};
 pub use conduit::Ofi;
+pub use events::{ConnectFailure, PeerEvent, PeerHandler};
 pub use library::{SYSTEM_LIBRARY, version};
+pub use listen::{ListenOptions, PeerControl, listen};
 pub use options::OfiOptions;

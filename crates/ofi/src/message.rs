@@ -32,6 +32,12 @@ pub(crate) enum StreamRole {
     Welcome = 6,
     /// Tells a rank that it counts as lost. Without a number.
     Refusal = 7,
+    /// Asks an endpoint without a job to be admitted: see [`introduction`](crate::introduction). Without a number.
+    Introduce = 8,
+    /// Answers `Introduce`. Without a number.
+    Admit = 9,
+    /// Answers `Introduce`, too. Without a number.
+    Decline = 10,
 }
 
 /// The kind of a message between conduits.
@@ -41,7 +47,7 @@ pub(crate) enum ControlKind {
     Ending = 1,
     /// The sender leaves. Argument: 1 if in good order.
     Leave = 2,
-    /// A rank is lost. Argument: the rank.
+    /// A rank is lost. Argument: the rank. Without a job, the receiver: the sender ends the session.
     Lost = 3,
     /// The receiver broke the protocol, and counts as lost to all.
     Expelled = 4,
@@ -57,7 +63,7 @@ pub(crate) enum ControlKind {
     Verdict = 9,
 }
 
-const ROLES: [StreamRole; 7] = [
+const ROLES: [StreamRole; 10] = [
     StreamRole::Request,
     StreamRole::Reply,
     StreamRole::Control,
@@ -65,6 +71,9 @@ const ROLES: [StreamRole; 7] = [
     StreamRole::Hello,
     StreamRole::Welcome,
     StreamRole::Refusal,
+    StreamRole::Introduce,
+    StreamRole::Admit,
+    StreamRole::Decline,
 ];
 
 const CONTROLS: [ControlKind; 9] = [
@@ -91,7 +100,7 @@ impl ControlKind {
 pub(crate) struct MessageHeader {
     /// The session's token for this direction. Strangers cannot know it.
     pub(crate) token: u64,
-    /// The sender.
+    /// The receiver's number of the sender.
     pub(crate) from: u32,
     /// The message's number in the stream, from 1; 0 for none. In [`StreamRole::Counts`] that of the last message before.
     pub(crate) number: u32,
@@ -121,13 +130,13 @@ pub(crate) struct StreamMessage<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// Encodes a message into `into`, and returns its length. The buffer has room. The counts, the token and the number
-/// are [stamped](stamp) later.
+/// Encodes a message into `into`, and returns its length. The buffer has room. The sender, the counts, the token and the
+/// number are [stamped](stamp) later.
 #[inline]
-pub(crate) fn encode(role: StreamRole, from: u32, message: &Message<'_>, into: &mut [u8]) -> usize {
+pub(crate) fn encode(role: StreamRole, message: &Message<'_>, into: &mut [u8]) -> usize {
     let header = MessageHeader {
         token: 0,
-        from,
+        from: 0,
         number: 0,
         received: 0,
         handled: 0,
@@ -158,8 +167,9 @@ pub(crate) struct ReportedCounts {
 
 /// Stores what is known only when a message is posted.
 #[inline]
-pub(crate) fn stamp(bytes: &mut [u8], token: u64, number: u32, counts: ReportedCounts) {
+pub(crate) fn stamp(bytes: &mut [u8], token: u64, from: u32, number: u32, counts: ReportedCounts) {
     bytes[..8].copy_from_slice(&token.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&from.to_ne_bytes());
     bytes[12..16].copy_from_slice(&number.to_ne_bytes());
     bytes[16..20].copy_from_slice(&counts.received.to_ne_bytes());
     bytes[20..24].copy_from_slice(&counts.handled.to_ne_bytes());
@@ -209,13 +219,13 @@ mod tests {
                         args,
                         payload,
                     };
-                    let len = encode(role, from, &message, bytes);
+                    let len = encode(role, &message, bytes);
                     let counts = ReportedCounts {
                         received: 8,
                         handled: 9,
                         taken: 10,
                     };
-                    stamp(bytes, 0x1234_5678_9abc_def0, 7, counts);
+                    stamp(bytes, 0x1234_5678_9abc_def0, from, 7, counts);
                     let read = decode(&bytes[..len]).expect("a message");
                     assert_eq!((read.role, read.args, read.payload), (role, args, payload));
                     let header = read.header;
@@ -237,7 +247,7 @@ mod tests {
             args: &[3, 4],
             payload: b"xyz",
         };
-        let len = encode(StreamRole::Request, 0, &message, bytes);
+        let len = encode(StreamRole::Request, &message, bytes);
         assert!(decode(&bytes[..len]).is_some());
         for cut in 0..len {
             assert_eq!(decode(&bytes[..cut]), None, "{cut} bytes");
@@ -245,7 +255,7 @@ mod tests {
         let mut wrong = bytes[..len].to_vec();
         wrong[28] = 0;
         assert_eq!(decode(&wrong), None);
-        wrong[28] = 8;
+        wrong[28] = ROLES.len() as u8 + 1;
         assert_eq!(decode(&wrong), None);
         wrong[28] = 1;
         wrong[32] = MAX_ARGS as u8 + 1;

@@ -11,7 +11,6 @@
 use std::hash::Hasher;
 
 use bytemuck::{Pod, Zeroable};
-use hydrant_conduit::Rank;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// The version of the protocol between ranks.
@@ -22,6 +21,7 @@ pub(crate) const VERSION: u32 = 2;
 #[repr(C)]
 pub(crate) struct Greeting {
     pub(crate) version: u32,
+    /// The receiver's number of the sender, and the sender's of the receiver: ranks in a job.
     pub(crate) from: u32,
     pub(crate) to: u32,
     /// 1 in a hello, 2 in a welcome, 3 in a refusal.
@@ -45,14 +45,23 @@ pub(crate) const HELLO: u32 = 1;
 pub(crate) const WELCOME: u32 = 2;
 pub(crate) const REFUSAL: u32 = 3;
 
-/// Computes proofs and tokens with the job's secret.
+/// Computes the proofs and tokens of the sessions with one peer.
+#[derive(Clone, Copy)]
 pub(crate) struct Sessions {
     secret: [u8; 16],
+    /// The names of both sides in hashes: ranks in a job.
+    own: u32,
+    other: u32,
 }
 
 impl Sessions {
-    pub(crate) fn new(secret: [u8; 16]) -> Self {
-        Self { secret }
+    pub(crate) fn new(secret: [u8; 16], own: u32, other: u32) -> Self {
+        Self { secret, own, other }
+    }
+
+    /// Returns true if this side's hello counts when both sides ask at once.
+    pub(crate) fn leads(&self) -> bool {
+        self.own < self.other
     }
 
     /// Returns the greeting with its proof.
@@ -61,19 +70,26 @@ impl Sessions {
         Greeting { proof, ..greeting }
     }
 
-    /// Parses a greeting. Returns `None` if its sender does not know the secret, or if it is for another rank or step.
-    pub(crate) fn check(&self, bytes: &[u8], to: Rank, step: u32) -> Option<Greeting> {
-        let greeting: Greeting = bytemuck::try_pod_read_unaligned(bytes).ok()?;
-        let fits = greeting.version == VERSION && greeting.to == to.0 && greeting.step == step;
-        (fits && self.proof(&greeting) == greeting.proof).then_some(greeting)
+    /// Returns true if the sender of a greeting knows the secret.
+    pub(crate) fn believes(&self, greeting: &Greeting) -> bool {
+        self.proof(greeting) == greeting.proof
     }
 
-    /// Returns the token of messages from `from` to `to` in the session with these numbers. It is not 0.
-    pub(crate) fn token(&self, from: Rank, to: Rank, asked: u64, answered: u64) -> u64 {
+    /// Returns the token of messages to the peer in the session with these numbers. It is not 0.
+    pub(crate) fn token_there(&self, asked: u64, answered: u64) -> u64 {
+        self.token(self.own, self.other, asked, answered)
+    }
+
+    /// Returns the token of messages of the peer, likewise.
+    pub(crate) fn token_here(&self, asked: u64, answered: u64) -> u64 {
+        self.token(self.other, self.own, asked, answered)
+    }
+
+    fn token(&self, from: u32, to: u32, asked: u64, answered: u64) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.secret);
         hasher.write(b"token");
-        hasher.write_u32(from.0);
-        hasher.write_u32(to.0);
+        hasher.write_u32(from);
+        hasher.write_u32(to);
         hasher.write_u64(asked);
         hasher.write_u64(answered);
         hasher.finish128().h1 | 1
@@ -89,6 +105,12 @@ impl Sessions {
         hasher.write(bytemuck::bytes_of(&blank));
         hasher.finish128().as_bytes()
     }
+}
+
+/// Parses a greeting of this version with this step. Its sender has proved nothing yet.
+pub(crate) fn parse(bytes: &[u8], step: u32) -> Option<Greeting> {
+    let greeting: Greeting = bytemuck::try_pod_read_unaligned(bytes).ok()?;
+    (greeting.version == VERSION && greeting.step == step).then_some(greeting)
 }
 
 /// Returns a number that nobody can guess.
@@ -116,28 +138,30 @@ mod tests {
 
     #[test]
     fn a_greeting_is_believed_only_with_the_secret() {
-        let (ours, other) = (Sessions::new([7; 16]), Sessions::new([8; 16]));
+        let (ours, other) = (Sessions::new([7; 16], 1, 3), Sessions::new([8; 16], 1, 3));
         let signed = ours.sign(hello());
         let bytes = bytemuck::bytes_of(&signed);
-        assert_eq!(ours.check(bytes, Rank(1), HELLO), Some(signed));
-        assert_eq!(other.check(bytes, Rank(1), HELLO), None);
-        assert_eq!(ours.check(bytes, Rank(2), HELLO), None);
-        assert_eq!(ours.check(bytes, Rank(1), WELCOME), None);
-        assert_eq!(ours.check(&bytes[1..], Rank(1), HELLO), None);
+        assert_eq!(parse(bytes, HELLO), Some(signed));
+        assert!(ours.believes(&signed) && !other.believes(&signed));
+        assert_eq!(parse(bytes, WELCOME), None);
+        assert_eq!(parse(&bytes[1..], HELLO), None);
         for byte in 0..bytes.len() {
             let mut changed = bytes.to_vec();
             changed[byte] ^= 1;
-            assert_eq!(ours.check(&changed, Rank(1), HELLO), None, "byte {byte}");
+            let read = parse(&changed, HELLO);
+            assert!(!read.is_some_and(|it| ours.believes(&it)), "byte {byte}");
         }
     }
 
     #[test]
     fn a_token_depends_on_its_direction_and_both_numbers() {
-        let sessions = Sessions::new([7; 16]);
-        let token = sessions.token(Rank(0), Rank(1), 5, 6);
-        assert_ne!(token, sessions.token(Rank(1), Rank(0), 5, 6));
-        assert_ne!(token, sessions.token(Rank(0), Rank(1), 5, 7));
-        assert_ne!(token, sessions.token(Rank(0), Rank(1), 4, 6));
-        assert_ne!(token, Sessions::new([8; 16]).token(Rank(0), Rank(1), 5, 6));
+        let (here, there) = (Sessions::new([7; 16], 0, 1), Sessions::new([7; 16], 1, 0));
+        let token = here.token_there(5, 6);
+        assert_eq!(token, there.token_here(5, 6));
+        assert_ne!(token, here.token_here(5, 6));
+        assert_ne!(token, here.token_there(5, 7));
+        assert_ne!(token, here.token_there(4, 6));
+        assert_ne!(token, Sessions::new([8; 16], 0, 1).token_there(5, 6));
+        assert!(here.leads() && !there.leads());
     }
 }

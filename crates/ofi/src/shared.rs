@@ -23,8 +23,8 @@ use crate::{
     commands::LinkCommand,
     fabric::Fabric,
     keys::ProviderKeys,
+    listening::Listening,
     peers::OfiPeers,
-    session::Sessions,
     slots::{AccessPool, ArrivalSlots, SendBuffers},
     table::RegionTable,
 };
@@ -52,7 +52,7 @@ pub(crate) struct OfiShared {
     /// How long a peer may be silent; `None` for ever.
     pub(crate) patience: Option<Duration>,
     pub(crate) peers: OfiPeers,
-    pub(crate) sessions: Sessions,
+    /// The keys of own memory.
     pub(crate) keys: ProviderKeys,
     /// Locked by the thread that reads the completion queue.
     pub(crate) collector: Mutex<Collector>,
@@ -70,6 +70,8 @@ pub(crate) struct OfiShared {
     /// Counts polls and sleeps, so that the control thread knows whether anybody looks after arrivals.
     pub(crate) attention: AtomicU64,
     left: AtomicBool,
+    /// The state of an endpoint without a job.
+    pub(crate) listening: Option<Box<Listening>>,
     /// True once all peers were cut off.
     pub(crate) is_alone: Mutex<bool>,
     pub(crate) table: RegionTable,
@@ -87,8 +89,9 @@ pub(crate) struct SharedParts {
     pub(crate) limits: TrafficLimits,
     pub(crate) segment: Segment,
     pub(crate) patience: Option<Duration>,
-    pub(crate) names: Vec<Vec<u8>>,
-    pub(crate) secret: [u8; 16],
+    pub(crate) peers: OfiPeers,
+    pub(crate) keys: ProviderKeys,
+    pub(crate) listening: Option<Box<Listening>>,
     pub(crate) table: RegionTable,
     pub(crate) sends: SendBuffers,
     pub(crate) receives: ArrivalSlots,
@@ -110,7 +113,6 @@ impl OfiShared {
     /// # Errors
     /// [`Error::System`].
     pub(crate) fn new(parts: SharedParts) -> Result<Self, Error> {
-        let key_size = parts.fabric.offer().key_size();
         Ok(Self {
             rank: parts.rank,
             caps: parts.caps,
@@ -119,9 +121,8 @@ impl OfiShared {
             segment: parts.segment,
             started: Instant::now(),
             patience: parts.patience,
-            peers: OfiPeers::new(parts.names),
-            sessions: Sessions::new(parts.secret),
-            keys: ProviderKeys::new(parts.secret, key_size),
+            peers: parts.peers,
+            keys: parts.keys,
             collector: Mutex::new(Collector::new()),
             ended: Mutex::default(),
             any_ended: AtomicBool::new(false),
@@ -133,6 +134,7 @@ impl OfiShared {
             fences: AtomicU64::new(0),
             attention: AtomicU64::new(0),
             left: AtomicBool::new(false),
+            listening: parts.listening,
             is_alone: Mutex::new(false),
             table: parts.table,
             accesses: AccessPool::new(),

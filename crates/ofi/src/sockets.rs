@@ -8,10 +8,11 @@
 use std::{
     io,
     net::{SocketAddr, TcpStream},
-    os::fd::{AsFd, BorrowedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
     time::Duration,
 };
 
+use crate::marks;
 use rustix::{
     io::fcntl_dupfd_cloexec,
     net::{
@@ -28,23 +29,45 @@ const MOST_DESCRIPTORS: u64 = 1 << 20;
 /// and those from the peer's host that it accepted. Connections of other ranks on that host may be among the latter.
 /// They begin again. Data that has arrived and was not read is thrown away.
 pub(crate) fn end_connections(own: SocketAddr, peer: SocketAddr) {
-    let is_between = |socket: BorrowedFd<'_>| {
-        let [Some(local), Some(remote)] = addresses(socket) else {
-            return false;
-        };
+    end_those(own, |local, remote| {
         remote == peer || is_of(local, own) && remote.ip() == peer.ip()
+    });
+}
+
+/// Ends the connections that this process made from the endpoint at `own` to that at `peer`.
+pub(crate) fn end_connections_to(own: SocketAddr, peer: SocketAddr) {
+    end_those(own, |_, remote| remote == peer);
+}
+
+/// Ends all connections of the endpoint at `own`, and those that this process made to these peers.
+pub(crate) fn end_all_connections(own: SocketAddr, peers: &[SocketAddr]) {
+    end_those(own, |local, remote| {
+        is_of(local, own) || peers.contains(&remote)
+    });
+}
+
+/// Ends the connections with such a local and a remote address. Those of the endpoint at `own` end, too, if the other
+/// side has reset them. The system does not tell the address of that side any more, and still hands out what arrived
+/// before.
+fn end_those(own: SocketAddr, are_chosen: impl Fn(SocketAddr, SocketAddr) -> bool) {
+    let is_between = |descriptor: RawFd, socket: BorrowedFd<'_>| match addresses(socket) {
+        [Some(local), Some(remote)] => are_chosen(local, remote),
+        [Some(local), None] => {
+            (is_of(local, own) || marks::has(descriptor, socket)) && is_reset(socket)
+        }
+        _ => false,
     };
     for descriptor in descriptors() {
         // SAFETY: the descriptor was open a moment ago. If it was closed since, the calls fail.
         let found = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        if !is_between(found) {
+        if !is_between(descriptor, found) {
             continue;
         }
         // The number may have a new owner by now. A copy of the descriptor stays what it is. Without room for a copy, the
         // connection must end all the same.
         let copy = fcntl_dupfd_cloexec(found, 0).ok();
         let socket = copy.as_ref().map_or(found, AsFd::as_fd);
-        if is_between(socket) {
+        if is_between(descriptor, socket) {
             // A socket that is only shut down still hands out what it holds.
             let _ = connect_unspec(socket);
             // Now the provider sees the end of the connection.
@@ -78,6 +101,20 @@ pub(crate) fn descriptors() -> Vec<RawFd> {
     let name =
         |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     folder.filter_map(name).collect()
+}
+
+/// Returns true for a TCP socket whose connection was reset.
+fn is_reset(socket: BorrowedFd<'_>) -> bool {
+    /// The value of `TCP_CLOSE` in the kernel.
+    const CLOSED: u8 = 7;
+    // The state is the first byte of `struct tcp_info`.
+    let mut state = 0_u8;
+    let mut len = 1;
+    let (level, option) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+    let into = (&raw mut state).cast();
+    // SAFETY: the buffer has `len` bytes.
+    let code = unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, into, &raw mut len) };
+    code == 0 && state == CLOSED
 }
 
 fn internet(address: SocketAddrAny) -> Option<SocketAddr> {

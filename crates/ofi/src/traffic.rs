@@ -16,7 +16,8 @@ use crate::{
     message::{self, ControlKind, StreamRole},
     peers::{Link, OfiPeer, Phase},
     shared::OfiShared,
-    slots::{AccessDirection, AccessRecord, SendBuffer},
+    slots::{AccessDirection, AccessRecord, OUTSIDE, SendBuffer},
+    socket_address,
 };
 
 /// A message without contents.
@@ -37,6 +38,26 @@ impl OfiShared {
         self.peers.get(&self.fabric, rank)
     }
 
+    /// Begins a peer without a job at this address, with a number that was free.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the provider does not take its address.
+    pub(crate) fn begin_peer(&self, number: Rank, name: &[u8]) -> Result<(), Error> {
+        let address = self.fabric.insert(name)?;
+        let at = socket_address::parse(name).filter(|_| self.fabric.is_over_tcp());
+        let peer = self.peers.begin(number, address, at);
+        peer.note_heard(self.now_ms());
+        Ok(())
+    }
+
+    /// Ends a peer without a job, of which nothing is in flight.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the provider keeps its address.
+    pub(crate) fn retire_peer(&self, peer: &OfiPeer) -> Result<(), Error> {
+        self.fabric.remove(self.peers.retire(peer))
+    }
+
     /// Puts a message into the stream to a peer.
     ///
     /// # Errors
@@ -54,7 +75,7 @@ impl OfiShared {
         let Some(mut slot) = self.sends.take() else {
             return Ok(Sent::Full);
         };
-        slot.len = message::encode(role, self.rank.0, message, self.sends.bytes(&mut slot));
+        slot.len = message::encode(role, message, self.sends.bytes(&mut slot));
         self.push(peer, slot, role)
     }
 
@@ -135,9 +156,9 @@ impl OfiShared {
         let token = link.token;
         while let Some((number, slot)) = link.next_unposted() {
             let bytes = self.sends.bytes(slot);
-            message::stamp(bytes, token, number, peer.counts.to_report());
+            message::stamp(bytes, token, peer.me(), number, peer.counts.to_report());
             let (result, completes) =
-                (self.sends).post(slot, peer.rank.0, peer.address, self.limits.inject);
+                (self.sends).post(slot, peer.rank.0, peer.address(), self.limits.inject);
             link.in_flight += u32::from(completes);
             match result {
                 PostResult::Taken => {
@@ -181,12 +202,26 @@ impl OfiShared {
         };
         let message = Message { payload, ..EMPTY };
         let bytes = self.sends.bytes(&mut slot);
-        let len = message::encode(role, self.rank.0, &message, bytes);
-        message::stamp(bytes, token, last as u32, peer.counts.to_report());
+        let len = message::encode(role, &message, bytes);
+        message::stamp(
+            bytes,
+            token,
+            peer.me(),
+            last as u32,
+            peer.counts.to_report(),
+        );
         slot.len = len;
-        let (result, _) = self
-            .sends
-            .post(&slot, u32::MAX, peer.address, self.limits.inject);
+        let is_counted = self.listening.is_some();
+        let to = if is_counted {
+            peer.note_outside();
+            OUTSIDE | peer.rank.0
+        } else {
+            u32::MAX
+        };
+        let (result, completes) = (self.sends).post(&slot, to, peer.address(), self.limits.inject);
+        if is_counted && !completes {
+            peer.end_outside();
+        }
         if result == PostResult::Taken {
             peer.note_spoken(self.now_ms());
         }
@@ -255,7 +290,7 @@ impl OfiShared {
                 self.accesses.record(index).number = number;
             }
             // SAFETY: 1. and 2. The caller of `start_access` promised that for each queued access.
-            match unsafe { self.post_access(peer, link.token, index, &record) } {
+            match unsafe { self.post_access(peer, link, index, &record) } {
                 PostResult::Taken => {
                     link.queue.pop_front();
                     link.in_flight += 1;
@@ -282,11 +317,11 @@ impl OfiShared {
     unsafe fn post_access(
         &self,
         peer: &OfiPeer,
-        token: u64,
+        link: &Link,
         index: u32,
         record: &AccessRecord,
     ) -> PostResult {
-        let epoch = token & u64::from(u32::MAX);
+        let epoch = link.token & u64::from(u32::MAX);
         let local = LocalBuffer {
             addr: ptr::with_exposed_provenance_mut(record.local),
             len: record.piece(),
@@ -295,7 +330,7 @@ impl OfiShared {
         let key = if self.fabric.chooses_keys() {
             record.key.0
         } else {
-            self.keys.of(peer.rank, record.key)
+            link.known_as.keys.of(record.key)
         };
         let addr = if self.fabric.by_address() {
             record.addr
@@ -303,7 +338,7 @@ impl OfiShared {
             record.addr.wrapping_sub(keys::start_of(record.key))
         };
         let remote = RemoteBuffer {
-            peer: peer.address,
+            peer: peer.address(),
             addr,
             key,
         };
@@ -312,7 +347,7 @@ impl OfiShared {
             // SAFETY: 1. The caller's condition 1. 2. The context is the entry's own, and the entry is posted again only
             // after its completion. 3. The caller's condition 2.
             AccessDirection::Write => unsafe {
-                let shown = u64::from(self.rank.0) | epoch << 32;
+                let shown = u64::from(peer.me()) | epoch << 32;
                 (self.fabric).write(local, remote, Some(shown), context)
             },
             // SAFETY: 1. The caller's condition 1. 2. As above.
@@ -357,7 +392,7 @@ impl OfiShared {
             ..EMPTY
         };
         let bytes = self.sends.bytes(&mut slot);
-        slot.len = message::encode(StreamRole::Control, self.rank.0, &message, bytes);
+        slot.len = message::encode(StreamRole::Control, &message, bytes);
         link.kept.push_back(slot);
         link.sent = link.sent.wrapping_add(1);
         self.post_messages(peer, link);

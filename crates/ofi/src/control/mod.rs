@@ -1,6 +1,7 @@
 //! The control thread. It makes sessions, watches whether peers are alive, and tells them when this rank leaves. While no
 //! other thread looks after arrivals, it reads the completion queue, too, so that peers' accesses go on.
 
+mod acquaintances;
 mod silence;
 
 use std::{
@@ -17,12 +18,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::silence::{PROBE, ProbeTurn};
 use crate::{
-    commands::LinkCommand, inherited::ProviderSockets, message::ControlKind, peers::Phase,
-    shared::OfiShared, socket_address, sockets, strangers::SilentConnections,
+    commands::LinkCommand,
+    events::PeerEvent,
+    inherited::ProviderSockets,
+    message::ControlKind,
+    peers::{OfiPeer, Phase},
+    shared::OfiShared,
+    sockets,
+    strangers::SilentConnections,
 };
 
 /// The longest sleep of the thread while others look after arrivals.
 const TICK: Duration = Duration::from_millis(50);
+/// The same without a job, while no peer needs anything: an idle endpoint costs little.
+const IDLE_TICK: Duration = Duration::from_millis(150);
 /// The time between two looks for connections that have sent nothing. A connection may be silent for twice as long.
 const LISTEN: Duration = Duration::from_secs(3);
 /// The steps in a row that may go without sleep, because the provider has something to do. A provider that connects
@@ -45,7 +54,7 @@ pub(crate) fn start(shared: Arc<OfiShared>) -> Result<JoinHandle<()>, Error> {
         .spawn(move || {
             let now = Instant::now();
             let mut control = LinkControl {
-                sockets: own.map(|own| ProviderSockets::new(own, shared.peers.addresses())),
+                sockets: own.map(ProviderSockets::new),
                 silent: own.map(SilentConnections::of),
                 next_listen: now + LISTEN,
                 unmarked: own.is_some(),
@@ -62,6 +71,9 @@ pub(crate) fn start(shared: Arc<OfiShared>) -> Result<JoinHandle<()>, Error> {
                 restless: 0,
                 attention: 0,
                 farewell: FAREWELL,
+                pending: FxHashSet::default(),
+                cut: Vec::new(),
+                next_glance: now,
                 stop_at: None,
             };
             control.run();
@@ -100,6 +112,12 @@ struct LinkControl {
     attention: u64,
     /// How long to wait for acknowledgements at the end.
     farewell: Duration,
+    /// Peers without a job whose stage may end by itself.
+    pending: FxHashSet<u32>,
+    /// Peers without a job to be cut off in this step, because they left something in flight.
+    cut: Vec<Rank>,
+    /// When to look next whether something listens where this process introduces itself.
+    next_glance: Instant,
     /// When this thread ends at the latest. `None` until the conduit is dropped.
     stop_at: Option<Instant>,
 }
@@ -113,6 +131,7 @@ impl LinkControl {
 
     /// Does all pending work, then sleeps until there is more.
     fn step(&mut self) {
+        self.shared.check_stall();
         for command in self.shared.commands.take_all() {
             self.run_command(command);
         }
@@ -122,12 +141,17 @@ impl LinkControl {
         self.mark_sockets(now);
         self.end_silent_connections(now);
         let next = self.attend_links(now);
+        let next = [next, self.attend_book(now)].into_iter().flatten().min();
         self.check_peers(now);
         let attended = self.look_after_arrivals();
         if self.is_over() {
             return;
         }
-        let mut timeout = TICK;
+        let is_idle = self.shared.listening.is_some()
+            && self.pending.is_empty()
+            && self.down.is_empty()
+            && !self.unmarked;
+        let mut timeout = if is_idle && attended { IDLE_TICK } else { TICK };
         if let Some(next) = next {
             timeout = timeout.min(next.saturating_duration_since(now));
         }
@@ -170,7 +194,7 @@ impl LinkControl {
         {
             self.unmarked = false;
             self.next_mark = now + TICK;
-            sockets.mark();
+            sockets.mark(&self.shared.peers.addresses());
         }
     }
 
@@ -236,15 +260,15 @@ impl LinkControl {
             }
             LinkCommand::LoseAll => {
                 for rank in self.present() {
-                    self.end(Rank(rank));
+                    self.end(Rank(rank), "the endpoint failed");
                 }
             }
             LinkCommand::NoteLeft(rank, orderly) => self.close(rank, orderly),
-            LinkCommand::NoteLost(rank) => self.end(rank),
+            LinkCommand::NoteLost(rank) => self.end(rank, "another rank says so"),
             LinkCommand::Expelled(by) => {
                 // The peer tells all others that this rank is lost, so all count as lost to each other.
                 self.shared.peers.standings.end(self.shared.rank, false);
-                self.end(by);
+                self.end(by, "it expelled this rank");
             }
             LinkCommand::ComeToEnd(number) => {
                 self.tell_all(ControlKind::Ending, &[number.into()]);
@@ -265,12 +289,32 @@ impl LinkControl {
             }
             LinkCommand::MarkSockets => self.unmarked = true,
             LinkCommand::Stop => self.stop_at = Some(Instant::now() + self.farewell),
+            LinkCommand::Attempt(number) => self.attempt(number),
+            LinkCommand::Introduced(it) => self.introduced(&it),
+            LinkCommand::Admitted(number, it) => self.admitted(number, &it),
+            LinkCommand::Declined(number, it) => self.declined(number, *it),
+            LinkCommand::Proved(number, hello) => self.proved(number, &hello),
+            LinkCommand::Disconnect(number) => self.disconnect(number),
+            LinkCommand::Abandon(number) => self.abandon(number),
+            LinkCommand::GivenUp(number) => self.given_up(number),
+            LinkCommand::Release(number) => self.release(number),
+            LinkCommand::Stalled => {
+                self.lose_all("this process stood still for longer than peers wait");
+            }
         }
     }
 
     /// Returns the other ranks that are present.
     fn present(&self) -> Vec<u32> {
         let shared = &self.shared;
+        if shared.listening.is_some() {
+            let is_met = |peer: &&OfiPeer| {
+                let is_present = shared.peers.standings.of(peer.rank) == Standing::Present;
+                is_present && matches!(peer.link.lock().phase, Phase::Up | Phase::Down)
+            };
+            let present = shared.peers.all_known().filter(is_met);
+            return present.map(|peer| peer.rank.0).collect();
+        }
         (0..shared.peers.size())
             .filter(|rank| *rank != shared.rank.0)
             .filter(|rank| shared.peers.standings.of(Rank(*rank)) == Standing::Present)
@@ -322,7 +366,7 @@ impl LinkControl {
     }
 
     /// Declares a peer lost, and tells all others and the peer.
-    fn lose(&mut self, rank: Rank, why: &str, word: ControlKind) {
+    fn lose(&mut self, rank: Rank, why: &'static str, word: ControlKind) {
         let shared = Arc::clone(&self.shared);
         if rank == shared.rank || shared.peers.standings.of(rank) != Standing::Present {
             return;
@@ -333,8 +377,10 @@ impl LinkControl {
         {
             shared.send_control(peer, word, &[rank.0.into()]);
         }
-        self.end(rank);
-        self.tell_all(ControlKind::Lost, &[rank.0.into()]);
+        self.end(rank, why);
+        if shared.peers.are_ranks() {
+            self.tell_all(ControlKind::Lost, &[rank.0.into()]);
+        }
     }
 
     /// Marks a peer as left, because it said so. Its link stays for what the conduits have to say.
@@ -342,19 +388,29 @@ impl LinkControl {
         let shared = &self.shared;
         if rank != shared.rank && shared.peers.standings.end(rank, orderly) {
             self.end_operations(rank, Phase::Up);
+            let event = if orderly {
+                PeerEvent::Left { peer: rank }
+            } else {
+                let why = "it ended in failure";
+                PeerEvent::Lost { peer: rank, why }
+            };
+            self.conclude(rank, Some(event));
         }
     }
 
     /// Marks a peer as lost, once nothing of it lands here any more.
-    fn end(&mut self, rank: Rank) {
+    fn end(&mut self, rank: Rank, why: &'static str) {
         let shared = Arc::clone(&self.shared);
-        if rank == shared.rank || shared.peers.standings.of(rank) != Standing::Present {
+        let is_present = shared.peers.standings.of(rank) == Standing::Present;
+        // A peer without a job that this process leaves is not present any more, and ends all the same.
+        if rank == shared.rank || shared.peers.are_ranks() && !is_present {
             return;
         }
         shared.cut_off([rank]);
-        if shared.peers.standings.end(rank, false) {
+        if shared.peers.standings.end(rank, false) || !shared.peers.are_ranks() {
             self.down.remove(&rank.0);
             self.end_operations(rank, Phase::Ended);
+            self.conclude(rank, Some(PeerEvent::Lost { peer: rank, why }));
         }
     }
 
@@ -384,10 +440,11 @@ impl LinkControl {
                 shared.finish(index, Err(Error::PeerLost(rank)));
             }
             // The provider ends operations only with their connection. That of a lost peer was cut off before.
+            // Without a job the peer goes on, and ends them by itself.
             if is_busy
                 && best != Phase::Ended
-                && let (Some(own), Some(there)) =
-                    (self.own, socket_address::parse(shared.peers.name(rank)))
+                && shared.listening.is_none()
+                && let (Some(own), Some(there)) = (self.own, shared.peers.address_of(rank))
             {
                 sockets::end_connections(own, there);
             }

@@ -11,8 +11,6 @@ use super::LinkControl;
 use crate::{
     message::ControlKind,
     peers::{OfiPeer, Phase},
-    shared::OfiShared,
-    socket_address,
     sockets::{self, ListenerState},
 };
 
@@ -90,7 +88,9 @@ impl LinkControl {
         }
         let turn = std::mem::take(&mut self.silent_turn);
         self.silent_turn = self.probe(suspects, turn);
-        self.watch_next();
+        if shared.peers.are_ranks() {
+            self.watch_next();
+        }
     }
 
     /// Loses the peers, in the order of ranks, whose processes ended. The provider says nothing of that. A host that does
@@ -104,10 +104,16 @@ impl LinkControl {
         suspects.rotate_left(first);
         let shared = Arc::clone(&self.shared);
         let begun = Instant::now();
+        // Other peers wait for this thread meanwhile. Those without a job should not feel it.
+        let patience = if shared.peers.are_ranks() {
+            PROBE
+        } else {
+            PROBE / 5
+        };
         for rank in suspects {
             turn.0 = rank;
             let peer = shared.peers.known(rank.0);
-            match peer.map(|peer| listener(&shared, peer)) {
+            match peer.map(|peer| listener(peer, patience)) {
                 Some(ListenerState::Gone) => self.lose(
                     rank,
                     "nothing listens at its address any more",
@@ -116,7 +122,7 @@ impl LinkControl {
                 Some(ListenerState::NoDescriptor) => self.warn_of_descriptors(),
                 _ => {}
             }
-            if begun.elapsed() >= PROBE {
+            if begun.elapsed() >= patience {
                 break;
             }
         }
@@ -146,9 +152,9 @@ impl LinkControl {
 }
 
 /// Asks whether a peer's process still listens.
-fn listener(shared: &OfiShared, peer: &OfiPeer) -> ListenerState {
-    match socket_address::parse(shared.peers.name(peer.rank)) {
-        Some(address) => sockets::probe(address, PROBE),
+fn listener(peer: &OfiPeer, patience: Duration) -> ListenerState {
+    match peer.at() {
+        Some(address) => sockets::probe(address, patience),
         None => ListenerState::Silent,
     }
 }

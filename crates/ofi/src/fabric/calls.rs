@@ -341,3 +341,16 @@ pub(super) fn insert(
         Err(if count < 0 { count } else { -libc::EINVAL })
     }
 }
+
+/// Removes an address from an address vector.
+pub(super) fn remove(
+    addresses: &Object<ffi::fid_av>,
+    mut address: ffi::fi_addr_t,
+) -> Result<(), c_int> {
+    // SAFETY: the table lives as long as the address vector.
+    let table = unsafe { &*addresses.get().ops };
+    let remove = table.remove.ok_or(-libc::ENOSYS)?;
+    // SAFETY: the vector is open, and the array has one element.
+    let code = unsafe { remove(addresses.as_ptr(), &raw mut address, 1, 0) };
+    if code == 0 { Ok(()) } else { Err(code) }
+}

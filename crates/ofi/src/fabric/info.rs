@@ -121,6 +121,20 @@ impl Offer {
         Some(crate::socket_address::parse(bytes)?.ip())
     }
 
+    /// Sets the port that the endpoint will have, if its address has one.
+    pub(crate) fn set_port(&mut self, port: u16) {
+        /// The place of the port in a `sockaddr_in` and a `sockaddr_in6`.
+        const PLACE: usize = 2;
+        let info = self.info();
+        if self.ip().is_none() || info.src_addrlen < PLACE + 2 {
+            return;
+        }
+        // SAFETY: the address has `src_addrlen` bytes, and belongs to this structure alone.
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(info.src_addr.cast::<u8>(), info.src_addrlen) };
+        bytes[PLACE..PLACE + 2].copy_from_slice(&port.to_be_bytes());
+    }
+
     /// Returns the bits of `mr_mode` that came back.
     pub(crate) fn mr_mode(&self) -> u32 {
         self.domain().mr_mode as u32

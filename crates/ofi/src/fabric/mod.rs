@@ -192,6 +192,15 @@ impl Fabric {
             .map_err(|code| self.refusal("adding a peer's address", code as isize))
     }
 
+    /// Removes a peer's address. Nothing is in flight to it.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub(crate) fn remove(&self, address: PeerAddress) -> Result<(), Error> {
+        calls::remove(&self.addresses, address)
+            .map_err(|code| self.refusal("removing a peer's address", code as isize))
+    }
+
     /// Returns the descriptor that is readable when the completion queue may have entries.
     pub(crate) fn wait_descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the queue keeps its descriptor open as long as it lives.

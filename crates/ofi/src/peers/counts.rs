@@ -30,6 +30,8 @@ pub(crate) struct Counts {
     taken: AtomicU32,
     /// The value of `taken` that the peer was last sent.
     told_taken: AtomicU32,
+    /// How many messages of the peer for the layer above arrived. Counted without a job, by the thread that collects.
+    arrived: AtomicU32,
     /// The peer's writes that landed here. Written by the thread that collects.
     writes: AtomicU64,
     /// The number of the last fence that the peer answered.
@@ -37,6 +39,26 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Begins anew, for another process with the same number.
+    pub(crate) fn reset(&self) {
+        for long in [&self.sent, &self.handled, &self.writes, &self.fenced] {
+            long.store(0, Release);
+        }
+        for short in [
+            &self.served,
+            &self.credited,
+            &self.received,
+            &self.acknowledged,
+            &self.known,
+            &self.taken_there,
+            &self.taken,
+            &self.told_taken,
+            &self.arrived,
+        ] {
+            short.store(0, Release);
+        }
+    }
+
     /// Returns true if `window` requests are unhandled at the peer.
     #[inline]
     pub(crate) fn is_full(&self, window: u32) -> bool {
@@ -86,6 +108,12 @@ impl Counts {
     #[inline]
     pub(crate) fn note_taken(&self) {
         self.taken.fetch_add(1, Release);
+    }
+
+    /// Counts a message of the peer that arrived for the layer above. Returns how many were not delivered.
+    pub(crate) fn note_arrived(&self) -> u32 {
+        let arrived = self.arrived.fetch_add(1, Relaxed).wrapping_add(1);
+        arrived.wrapping_sub(self.taken.load(Acquire))
     }
 
     /// Returns how many delivered messages the peer does not know of yet.

@@ -8,12 +8,17 @@
 
 use std::{
     collections::VecDeque,
+    net::SocketAddr,
     time::{Duration, Instant},
 };
 
 use rustc_hash::FxHashSet;
 
-use crate::{session::Greeting, slots::SendBuffer};
+use crate::{
+    keys::ProviderKeys,
+    session::{Greeting, Sessions},
+    slots::SendBuffer,
+};
 
 /// The phase of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +53,19 @@ pub(crate) struct PendingSession {
     pub(crate) token: u64,
 }
 
+/// The knowledge of a peer that sessions with it need.
+#[derive(Clone, Copy)]
+pub(crate) struct Acquaintance {
+    /// The socket address of its endpoint, if it has one.
+    pub(crate) at: Option<SocketAddr>,
+    pub(crate) sessions: Sessions,
+    /// The keys of its memory.
+    pub(crate) keys: ProviderKeys,
+}
+
 /// The link to one peer.
 pub(crate) struct Link {
+    pub(crate) known_as: Acquaintance,
     pub(crate) phase: Phase,
     /// The token of messages to the peer.
     pub(crate) token: u64,
@@ -94,12 +110,17 @@ pub(crate) struct Link {
     pub(crate) written: u64,
     /// True if the link is listed for the next flush.
     pub(crate) is_listed: bool,
+    /// True once the connections with the peer were ended.
+    pub(crate) is_cut: bool,
+    /// Without a job: true once it is known that the peer is there.
+    pub(crate) is_proved: bool,
 }
 
 impl Link {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(known_as: Acquaintance) -> Self {
         let now = Instant::now();
         Self {
+            known_as,
             phase: Phase::Unused,
             token: 0,
             asked: None,
@@ -122,6 +143,8 @@ impl Link {
             is_closing: false,
             written: 0,
             is_listed: false,
+            is_cut: false,
+            is_proved: false,
         }
     }
 

@@ -10,4 +10,4 @@ mod sends;
 
 pub(crate) use accesses::{AccessDirection, AccessPool, AccessRecord, INLINE};
 pub(crate) use receives::{ArrivalSlot, ArrivalSlots, RECEIVES_PER_PEER, receive_buffers};
-pub(crate) use sends::{SendBuffer, SendBuffers};
+pub(crate) use sends::{OUTSIDE, SendBuffer, SendBuffers};

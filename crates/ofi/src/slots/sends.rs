@@ -25,6 +25,9 @@ use crate::{
 /// Buffers of a chunk.
 const CHUNK: usize = 32;
 
+/// Added to the number of a peer for messages that are counted apart.
+pub(crate) const OUTSIDE: u32 = 1 << 31;
+
 /// The library uses the buffer.
 const IN_FLIGHT: u8 = 1;
 /// A rank may have to send the message again.

@@ -1,0 +1,175 @@
+//! The grants of peers' chunks that this process has, and the pieces of operations that wait for one.
+
+use hydrant_conduit::{Access, Conduit, Key, Local, Posted, Remote};
+use rustc_hash::FxHashMap;
+
+use super::{
+    EndpointRoom, EndpointState, Session, Way,
+    operations::{OperationPiece, PeerOperationFailure},
+    wire::{ChunkMemory, ChunkName, ChunkRefusal, EndpointMessage},
+};
+
+/// The grants that this process has or asked for.
+#[derive(Default)]
+pub(super) struct KnownGrants(FxHashMap<(Session, ChunkName), GrantUses>);
+
+#[derive(Default)]
+struct GrantUses {
+    /// The memory, once it is granted.
+    memory: Option<ChunkMemory>,
+    /// Accesses in flight.
+    uses: usize,
+    is_recalled: bool,
+    /// Pieces that wait for the grant, or for the next one.
+    waiting: Vec<OperationPiece>,
+}
+
+impl KnownGrants {
+    /// Forgets a session that has ended. Returns the pieces that waited.
+    pub(super) fn forget(&mut self, session: Session) -> Vec<OperationPiece> {
+        let gone = self.0.extract_if(|(of, _), _| *of == session);
+        gone.flat_map(|(_, grant)| grant.waiting).collect()
+    }
+}
+
+impl EndpointRoom {
+    /// Posts a piece, or asks for the grant that it needs.
+    pub(super) fn start_piece(&self, state: &mut EndpointState, piece: OperationPiece) {
+        let name = (piece.session, piece.chunk);
+        let grant = state.grants.0.entry(name).or_default();
+        match grant.memory {
+            Some(memory) if !grant.is_recalled => self.post(state, piece, memory),
+            _ => {
+                let is_first = grant.waiting.is_empty() && grant.memory.is_none();
+                grant.waiting.push(piece);
+                if is_first {
+                    let ask = EndpointMessage::Ask(piece.chunk, piece.way == Way::Write);
+                    self.tell(state, piece.session, ask);
+                }
+            }
+        }
+    }
+
+    fn tell(&self, state: &mut EndpointState, session: Session, message: EndpointMessage<'_>) {
+        if let Some(record) = state.sessions.get(&session).filter(|record| record.is_open) {
+            state.outbox.tell(record.rank, message);
+        }
+    }
+
+    /// Posts a piece under a grant.
+    #[allow(unsafe_code)] // accesses the memory of an operation
+    fn post(&self, state: &mut EndpointState, piece: OperationPiece, memory: ChunkMemory) {
+        let Some(rank) = state.sessions.get(&piece.session).map(|record| record.rank) else {
+            return state.end_piece(&piece, Err(PeerOperationFailure::Lost));
+        };
+        let is_inside = (piece.offset.checked_add(piece.len)).is_some_and(|end| end <= memory.len);
+        if !is_inside {
+            return state.end_piece(&piece, Err(PeerOperationFailure::OutOfBounds));
+        }
+        if piece.way == Way::Write && !memory.writable {
+            return state.end_piece(&piece, Err(PeerOperationFailure::NoRights));
+        }
+        let local = Local {
+            addr: std::ptr::with_exposed_provenance_mut(piece.local),
+            key: Key::ANY,
+        };
+        let there = Remote {
+            key: Key(memory.key),
+            offset: memory.addr + piece.offset,
+        };
+        let make = match piece.way {
+            Way::Write => Access::put,
+            Way::Read => Access::get,
+        };
+        let access = make(rank, there, local, piece.len as usize);
+        // SAFETY: 1. The caller of `begin` promised it for the operation, which ends after this piece. 2. The owner lent
+        // the memory and told its key.
+        match unsafe { self.conduit.post(&access) } {
+            Ok(Posted::Pending(ticket)) => {
+                let grant = state.grants.0.entry((piece.session, piece.chunk));
+                grant.or_default().uses += 1;
+                state.operations.posted.insert(ticket, piece);
+            }
+            Ok(_) => state.end_piece(&piece, Ok(())),
+            Err(error) => state.end_piece(&piece, Err(error.into())),
+        }
+    }
+
+    /// Handles the answer to a question for a grant.
+    pub(super) fn granted(
+        &self,
+        state: &mut EndpointState,
+        session: Session,
+        chunk: ChunkName,
+        answer: Result<ChunkMemory, ChunkRefusal>,
+    ) {
+        // An answer that nobody waits for is a lie, or that to a session that ended.
+        let Some(grant) = state.grants.0.get_mut(&(session, chunk)) else {
+            return;
+        };
+        if grant.memory.is_some() {
+            return;
+        }
+        let waiting = std::mem::take(&mut grant.waiting);
+        match answer {
+            Ok(memory) => {
+                grant.memory = Some(memory);
+                for piece in waiting {
+                    self.post(state, piece, memory);
+                }
+            }
+            Err(why) => {
+                state.grants.0.remove(&(session, chunk));
+                for piece in waiting {
+                    // Others may have asked only to read.
+                    let is_other = why == ChunkRefusal::NoRights && piece.way == Way::Read;
+                    if is_other {
+                        self.start_piece(state, piece);
+                    } else {
+                        state.end_piece(&piece, Err(why.into()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Handles the recall of a grant: it is returned once nothing uses it.
+    pub(super) fn recalled(&self, state: &mut EndpointState, session: Session, chunk: ChunkName) {
+        let Some(grant) = state.grants.0.get_mut(&(session, chunk)) else {
+            return;
+        };
+        if grant.memory.is_some() {
+            grant.is_recalled = true;
+            self.return_if_unused(state, session, chunk);
+        }
+    }
+
+    /// Returns a recalled grant that nothing uses any more, and asks for it again if pieces wait.
+    pub(super) fn return_if_unused(
+        &self,
+        state: &mut EndpointState,
+        session: Session,
+        chunk: ChunkName,
+    ) {
+        let Some(grant) = state.grants.0.get_mut(&(session, chunk)) else {
+            return;
+        };
+        if !grant.is_recalled || grant.uses > 0 {
+            return;
+        }
+        let waiting = std::mem::take(&mut grant.waiting);
+        state.grants.0.remove(&(session, chunk));
+        self.tell(state, session, EndpointMessage::Return(chunk));
+        for piece in waiting {
+            self.start_piece(state, piece);
+        }
+    }
+
+    /// Notes that an access under a grant has ended.
+    pub(super) fn end_use(&self, state: &mut EndpointState, piece: &OperationPiece) {
+        if let Some(grant) = state.grants.0.get_mut(&(piece.session, piece.chunk)) {
+            grant.uses -= 1;
+            self.return_if_unused(state, piece.session, piece.chunk);
+        }
+    }
+}

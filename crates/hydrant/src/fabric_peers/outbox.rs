@@ -1,0 +1,74 @@
+//! Messages that wait for room at their peers.
+
+use std::collections::VecDeque;
+
+use hydrant_conduit::{Conduit, OwnedMessage, Sent};
+use rustc_hash::FxHashMap;
+
+use super::{
+    EndpointRoom, EndpointState,
+    wire::{self, EndpointMessage},
+};
+use crate::Rank;
+
+/// Messages that were not sent yet, in order for each peer.
+#[derive(Default)]
+pub(super) struct WireOutbox {
+    queues: FxHashMap<Rank, WireQueue>,
+}
+
+#[derive(Default)]
+struct WireQueue {
+    messages: VecDeque<OwnedMessage>,
+    /// True if the session is left after the last message.
+    closes: bool,
+}
+
+impl WireOutbox {
+    pub(super) fn push(&mut self, to: Rank, message: OwnedMessage) {
+        self.queues
+            .entry(to)
+            .or_default()
+            .messages
+            .push_back(message);
+    }
+
+    pub(super) fn tell(&mut self, to: Rank, message: EndpointMessage<'_>) {
+        self.push(to, wire::encode(message));
+    }
+
+    /// Leaves a session after its last message. Returns false if there is none.
+    pub(super) fn close_after_last(&mut self, rank: Rank) -> bool {
+        let queue = self.queues.get_mut(&rank);
+        queue.map(|queue| queue.closes = true).is_some()
+    }
+
+    /// Drops what waits for a peer that ended.
+    pub(super) fn forget(&mut self, rank: Rank) {
+        self.queues.remove(&rank);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+}
+
+impl EndpointRoom {
+    /// Sends what waits, as far as peers have room.
+    pub(super) fn flush(&self, state: &mut EndpointState) {
+        state.outbox.queues.retain(|rank, queue| {
+            while let Some(message) = queue.messages.front() {
+                match self.conduit.send(*rank, &message.message()) {
+                    Ok(Sent::Yes) => queue.messages.pop_front(),
+                    Ok(Sent::Full) => return true,
+                    // Its end is an event.
+                    Err(_) => return false,
+                };
+            }
+            if queue.closes {
+                self.control.disconnect(*rank);
+            }
+            false
+        });
+    }
+}

@@ -1,0 +1,245 @@
+//! The thread of an endpoint that polls, and tells the layer above.
+
+use std::{
+    mem,
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
+
+use hydrant_conduit::{
+    Conduit, Delivery, Error, OwnedMessage, ReplyPort, Sink, Sleep, Sleeper, Ticket,
+};
+use hydrant_ofi::{PeerEvent, PeerHandler};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::{
+    EndpointRoom, EndpointState, Session, SessionEvent, SessionSink,
+    operations::PeerOperationFailure,
+    wire::{self, EndpointMessage},
+};
+use crate::Rank;
+
+/// The longest sleep: with nothing to do, and while messages wait for room.
+const REST: Duration = Duration::from_secs(1);
+const NAP: Duration = Duration::from_millis(1);
+
+/// A delivery of the conduit.
+enum HeardItem {
+    Event(PeerEvent),
+    Message(Rank, OwnedMessage),
+    Ended(Ticket, Result<(), Error>),
+    Malformed(Rank),
+}
+
+/// The deliveries of the current poll, in order.
+pub(super) struct HeardQueue {
+    queue: Mutex<Vec<HeardItem>>,
+    sink: Arc<dyn SessionSink>,
+}
+
+impl HeardQueue {
+    pub(super) fn new(sink: Arc<dyn SessionSink>) -> Self {
+        Self {
+            queue: Mutex::default(),
+            sink,
+        }
+    }
+}
+
+impl PeerHandler for HeardQueue {
+    fn admit(&self, introduction: &[u8]) -> Result<Vec<u8>, Vec<u8>> {
+        self.sink.admit(introduction)
+    }
+
+    fn event(&self, event: PeerEvent) {
+        self.queue.lock().push(HeardItem::Event(event));
+    }
+}
+
+/// The sink of a poll.
+struct PollSink<'a>(&'a HeardQueue);
+
+impl Sink for PollSink<'_> {
+    fn request(&mut self, delivery: Delivery<'_>, _: &mut dyn ReplyPort) {
+        let message = OwnedMessage {
+            kind: delivery.kind,
+            tag: delivery.tag,
+            args: delivery.args.into(),
+            payload: delivery.payload.into(),
+        };
+        let heard = HeardItem::Message(delivery.from, message);
+        self.0.queue.lock().push(heard);
+    }
+
+    fn reply(&mut self, delivery: Delivery<'_>) {
+        // Endpoints send none.
+        self.0
+            .queue
+            .lock()
+            .push(HeardItem::Malformed(delivery.from));
+    }
+
+    fn local(&mut self, _: Ticket) {}
+
+    fn complete(&mut self, ticket: Ticket, result: Result<(), Error>) {
+        self.0.queue.lock().push(HeardItem::Ended(ticket, result));
+    }
+
+    fn malformed(&mut self, error: Error) {
+        if let Error::Malformed { peer, .. } = error {
+            self.0.queue.lock().push(HeardItem::Malformed(peer));
+        }
+    }
+}
+
+/// A call of the layer above that is due.
+enum Due {
+    Event(SessionEvent),
+    Message(Session, Box<[u8]>),
+}
+
+impl EndpointRoom {
+    /// Polls until the endpoint is dropped.
+    pub(super) fn poll_until_over(&self) {
+        while !self.is_over.load(SeqCst) {
+            let count = self.conduit.poll(&mut PollSink(&self.heard));
+            let heard = mem::take(&mut *self.heard.queue.lock());
+            let is_idle = count == 0 && heard.is_empty();
+            let mut state = self.state.lock();
+            if heard.is_empty() && state.outbox.is_empty() {
+                drop(state);
+            } else {
+                for it in heard {
+                    // The layer above is told in order, after the lock is released.
+                    if let Some(due) = self.hear(&mut state, it) {
+                        state = self.tell_due(state, due);
+                    }
+                }
+                self.flush(&mut state);
+                self.tell_ended(state);
+                self.work.notify_all();
+                self.returned.notify_all();
+            }
+            if is_idle {
+                let is_waiting = !self.state.lock().outbox.is_empty();
+                let timeout = if is_waiting { NAP } else { REST };
+                let ready = &mut || self.is_over.load(SeqCst);
+                self.conduit.wait(Sleeper::Service, Some(timeout), ready);
+            }
+        }
+    }
+
+    /// Tells the layer above without the lock.
+    fn tell_due<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, EndpointState>,
+        due: Due,
+    ) -> MutexGuard<'a, EndpointState> {
+        self.flush(&mut state);
+        self.tell_ended(state);
+        match due {
+            Due::Event(event) => self.sink.event(event),
+            Due::Message(from, bytes) => self.sink.message(from, &bytes),
+        }
+        self.state.lock()
+    }
+
+    /// Tells the ends of operations without the lock, and frees numbers of sessions that are over.
+    pub(super) fn tell_ended(&self, mut state: MutexGuard<'_, EndpointState>) {
+        let ended = state.operations.take_ended();
+        self.release_unused(&mut state);
+        drop(state);
+        for (finish, outcome) in ended {
+            finish(outcome);
+        }
+    }
+
+    /// Frees the numbers of sessions that have ended and have no operation.
+    fn release_unused(&self, state: &mut EndpointState) {
+        let over = mem::take(&mut state.over);
+        for session in over {
+            match state.sessions.get(&session) {
+                Some(record) if record.uses > 0 => state.over.push(session),
+                Some(record) => {
+                    self.control.release(record.rank);
+                    state.sessions.remove(&session);
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn hear(&self, state: &mut EndpointState, heard: HeardItem) -> Option<Due> {
+        match heard {
+            HeardItem::Event(event) => Some(Due::Event(self.hear_event(state, event))),
+            HeardItem::Message(from, message) => {
+                let session = *state.by_rank.get(&from)?;
+                self.hear_message(state, session, from, &message)
+            }
+            HeardItem::Ended(ticket, outcome) => {
+                let piece = state.operations.posted.remove(&ticket)?;
+                let outcome = outcome.map_err(PeerOperationFailure::from);
+                state.end_piece(&piece, outcome);
+                self.end_use(state, &piece);
+                None
+            }
+            HeardItem::Malformed(from) => {
+                self.control.abandon(from);
+                None
+            }
+        }
+    }
+
+    fn hear_event(&self, state: &mut EndpointState, event: PeerEvent) -> SessionEvent {
+        let session = state.session_of(event.peer());
+        let told = match event {
+            PeerEvent::Met {
+                introduction,
+                asked,
+                ..
+            } => return SessionEvent::Met(session, introduction, asked),
+            PeerEvent::Failed { why, .. } => SessionEvent::Failed(session, why),
+            PeerEvent::Left { .. } => SessionEvent::Left(session),
+            PeerEvent::Lost { why, .. } => SessionEvent::Lost(session, why),
+            _ => SessionEvent::Lost(session, "it ended"),
+        };
+        // The number belongs to the next session that gets it.
+        if let Some(record) = state.sessions.get_mut(&session) {
+            record.is_open = false;
+            let rank = record.rank;
+            state.by_rank.remove(&rank);
+            state.outbox.forget(rank);
+        }
+        state.lender.forget(session);
+        for piece in state.grants.forget(session) {
+            state.end_piece(&piece, Err(PeerOperationFailure::Lost));
+        }
+        state.over.push(session);
+        told
+    }
+
+    fn hear_message(
+        &self,
+        state: &mut EndpointState,
+        session: Session,
+        from: Rank,
+        message: &OwnedMessage,
+    ) -> Option<Due> {
+        match wire::decode(&message.delivery(from)) {
+            Some(EndpointMessage::Text(bytes)) => return Some(Due::Message(session, bytes.into())),
+            Some(EndpointMessage::Ask(chunk, writes)) => {
+                state.ask(session, chunk, writes);
+            }
+            Some(EndpointMessage::Grant(chunk, memory)) => {
+                self.granted(state, session, chunk, Ok(memory));
+            }
+            Some(EndpointMessage::Refuse(chunk, why)) => {
+                self.granted(state, session, chunk, Err(why));
+            }
+            Some(EndpointMessage::Recall(chunk)) => self.recalled(state, session, chunk),
+            Some(EndpointMessage::Return(chunk)) => state.returned(session, chunk),
+            None => self.control.abandon(from),
+        }
+        None
+    }
+}

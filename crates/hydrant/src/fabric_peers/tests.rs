@@ -1,0 +1,373 @@
+//! Endpoints in one process, and one that is killed.
+
+#![allow(unsafe_code)] // lends and accesses memory
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::*;
+use hydrant_conduit::Window;
+use hydrant_testing::{HANG, left_out};
+
+const KEY: [u8; 16] = [3; 16];
+/// The role of the process that the test starts, and the address that it connects to.
+const CHILD: &str = "HYDRANT_TEST_FABRIC_PEER";
+
+/// Things that the layer above heard.
+#[derive(Default)]
+struct HeardByTest {
+    events: Mutex<Vec<SessionEvent>>,
+    messages: Mutex<Vec<(Session, Vec<u8>)>>,
+}
+
+impl SessionSink for HeardByTest {
+    fn admit(&self, introduction: &[u8]) -> std::result::Result<Vec<u8>, Vec<u8>> {
+        Ok(introduction.to_vec())
+    }
+
+    fn event(&self, event: SessionEvent) {
+        self.events.lock().push(event);
+    }
+
+    fn message(&self, from: Session, bytes: &[u8]) {
+        self.messages.lock().push((from, bytes.to_vec()));
+    }
+}
+
+struct Side {
+    heard: Arc<HeardByTest>,
+    peers: FabricPeers,
+}
+
+impl Side {
+    /// Makes an endpoint on the loopback interface. `None` without libfabric.
+    fn new(m: Option<u64>) -> Option<Self> {
+        let mut settings = Settings::new();
+        settings.ofi_interface = "lo".to_owned();
+        settings.m = m;
+        let heard = Arc::new(HeardByTest::default());
+        let options = EndpointOptions {
+            peer_timeout: Duration::from_secs(2),
+            ..EndpointOptions::default()
+        };
+        match FabricPeers::listen(&settings, &options, KEY, Arc::clone(&heard) as _) {
+            Ok(peers) => Some(Self { heard, peers }),
+            Err(why) => {
+                left_out(why);
+                None
+            }
+        }
+    }
+
+    fn met(&self) -> Session {
+        wait_for("a session", || {
+            self.heard
+                .events
+                .lock()
+                .iter()
+                .find_map(|event| match event {
+                    SessionEvent::Met(session, ..) => Some(*session),
+                    _ => None,
+                })
+        })
+    }
+
+    fn ended(&self, session: Session) -> Option<SessionEvent> {
+        let events = self.heard.events.lock();
+        let is_end = |event: &&SessionEvent| match event {
+            SessionEvent::Left(of) | SessionEvent::Lost(of, _) => *of == session,
+            _ => false,
+        };
+        events.iter().find(is_end).cloned()
+    }
+
+    fn message(&self) -> Vec<u8> {
+        wait_for("a message", || self.heard.messages.lock().pop()).1
+    }
+
+    /// Carries an operation out.
+    fn run(
+        &self,
+        way: Way,
+        to: Session,
+        lent: LentName,
+        at: u64,
+        own: &Window,
+    ) -> PeerOperationEnd {
+        self.begin(way, to, lent, at, own)
+            .recv_timeout(HANG)
+            .expect("an end")
+    }
+
+    fn begin(
+        &self,
+        way: Way,
+        to: Session,
+        lent: LentName,
+        at: u64,
+        own: &Window,
+    ) -> mpsc::Receiver<PeerOperationEnd> {
+        let (sender, end) = mpsc::channel();
+        let finish: Finish = Box::new(move |outcome| {
+            let _ = sender.send(outcome);
+        });
+        // SAFETY: tests keep the window until the end.
+        let begun =
+            unsafe { (self.peers).begin(way, to, lent, at, own.as_ptr(), own.len(), finish) };
+        if begun.is_err() {
+            let (sender, lost) = mpsc::channel();
+            sender
+                .send(Err(PeerOperationFailure::Lost))
+                .expect("a channel");
+            return lost;
+        }
+        end
+    }
+
+    fn lend(&self, memory: &Window, rights: LentRights) -> LentName {
+        // SAFETY: tests keep the window until it is taken back, or the endpoint dropped.
+        unsafe { self.peers.lend(memory.as_ptr(), memory.len(), rights) }
+    }
+}
+
+fn wait_for<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(since.elapsed() < HANG, "{what} does not come");
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Makes two endpoints with a session.
+fn pair(m: Option<u64>) -> Option<(Side, Side, Session, Session)> {
+    let (one, two) = (Side::new(m)?, Side::new(m)?);
+    let asked = one.peers.connect(&two.peers.locator(), &KEY, b"it is me");
+    let there = asked.expect("an address");
+    assert_eq!(one.met(), there);
+    let back = two.met();
+    Some((one, two, there, back))
+}
+
+fn filled(len: usize, seed: usize) -> Window {
+    let window = Window::private(len);
+    let bytes: Vec<u8> = (0..len).map(|at| (at / 7 + seed) as u8).collect();
+    window.write(0, &bytes).expect("in bounds");
+    window
+}
+
+fn bytes_of(window: &Window) -> Vec<u8> {
+    let mut bytes = vec![0; window.len()];
+    window.read(0, &mut bytes).expect("in bounds");
+    bytes
+}
+
+#[test]
+fn data_and_then_a_message_arrive() {
+    let Some((one, two, there, back)) = pair(None) else {
+        return;
+    };
+    let memory = Window::private(3 * wire::CHUNK as usize + 17);
+    let lent = two.lend(&memory, LentRights::ReadWrite);
+    for (round, at) in [0, 1, wire::CHUNK - 3, wire::CHUNK + 5]
+        .into_iter()
+        .enumerate()
+    {
+        let own = filled(wire::CHUNK as usize + 100, round);
+        one.run(Way::Write, there, lent, at, &own).expect("written");
+        one.peers.send(there, b"look").expect("a peer");
+        assert_eq!(two.message(), b"look");
+        let at = at as usize;
+        assert!(bytes_of(&memory)[at..at + own.len()] == bytes_of(&own));
+        let read = Window::private(own.len());
+        one.run(Way::Read, there, lent, at as u64, &read)
+            .expect("read");
+        assert!(bytes_of(&read) == bytes_of(&own));
+    }
+    two.peers.send(back, b"thanks").expect("a peer");
+    assert_eq!(one.message(), b"thanks");
+    one.peers.disconnect(there);
+    wait_for("the end", || two.ended(back));
+    two.peers.unlend(lent);
+}
+
+#[test]
+fn accesses_outside_what_is_lent_fail() {
+    let Some((one, two, there, _)) = pair(None) else {
+        return;
+    };
+    let memory = filled(10_000, 1);
+    let lent = two.lend(&memory, LentRights::Read);
+    let own = Window::private(100);
+    let run = |way, name, at| one.run(way, there, name, at, &own);
+    run(Way::Read, lent, 9900).expect("inside");
+    for (way, name, at) in [
+        (Way::Read, lent, 9901),
+        (Way::Read, lent, wire::CHUNK),
+        (Way::Read, lent, u64::MAX - 10),
+    ] {
+        let end = run(way, name, at);
+        assert!(
+            matches!(end, Err(PeerOperationFailure::OutOfBounds)),
+            "{end:?}"
+        );
+    }
+    let end = run(Way::Write, lent, 0);
+    assert!(
+        matches!(end, Err(PeerOperationFailure::NoRights)),
+        "{end:?}"
+    );
+    let end = run(Way::Read, LentName(99), 0);
+    assert!(matches!(end, Err(PeerOperationFailure::Revoked)), "{end:?}");
+    assert!(bytes_of(&memory) == bytes_of(&filled(10_000, 1)));
+    two.peers.unlend(lent);
+    let end = run(Way::Read, lent, 0);
+    assert!(matches!(end, Err(PeerOperationFailure::Revoked)), "{end:?}");
+}
+
+#[test]
+fn nothing_lands_after_memory_was_taken_back() {
+    let Some((one, two, there, _)) = pair(None) else {
+        return;
+    };
+    for round in 0..5 {
+        let memory = Window::private(2 * wire::CHUNK as usize);
+        let lent = two.lend(&memory, LentRights::ReadWrite);
+        let own = filled(memory.len(), round);
+        let ends: Vec<_> = (0..8)
+            .map(|_| one.begin(Way::Write, there, lent, 0, &own))
+            .collect();
+        thread::sleep(Duration::from_millis(round as u64 * 2));
+        two.peers.unlend(lent);
+        memory.fill(0, memory.len(), 9).expect("in bounds");
+        for end in ends {
+            let end = end.recv_timeout(HANG).expect("an end");
+            assert!(
+                matches!(end, Ok(()) | Err(PeerOperationFailure::Revoked)),
+                "{end:?}"
+            );
+        }
+        thread::sleep(Duration::from_millis(20));
+        assert!(bytes_of(&memory).iter().all(|byte| *byte == 9));
+    }
+}
+
+#[test]
+fn registered_memory_stays_within_its_limit() {
+    let most = 2 * wire::CHUNK;
+    let Some((one, two, there, _)) = pair(Some(most)) else {
+        return;
+    };
+    let memory = Window::private(9 * wire::CHUNK as usize);
+    let lent = two.lend(&memory, LentRights::ReadWrite);
+    let own = filled(memory.len(), 5);
+    let end = one.begin(Way::Write, there, lent, 0, &own);
+    let outcome = wait_for("the end", || {
+        assert!(two.peers.room.state.lock().lender.registered() <= most);
+        end.try_recv().ok()
+    });
+    outcome.expect("written");
+    assert!(bytes_of(&memory) == bytes_of(&own));
+    two.peers.unlend(lent);
+    assert_eq!(two.peers.room.state.lock().lender.registered(), 0);
+}
+
+#[test]
+fn a_given_up_session_ends_its_operations() {
+    let Some((one, two, there, back)) = pair(None) else {
+        return;
+    };
+    let memory = Window::private(2 * wire::CHUNK as usize);
+    let lent = two.lend(&memory, LentRights::ReadWrite);
+    let own = filled(memory.len(), 5);
+    let ends: Vec<_> = (0..20)
+        .map(|_| one.begin(Way::Write, there, lent, 0, &own))
+        .collect();
+    one.peers.abandon(there);
+    wait_for("the loss", || one.ended(there));
+    for end in ends {
+        let _either = end.recv_timeout(HANG).expect("an end");
+    }
+    assert!(one.peers.send(there, b"more").is_err());
+    wait_for("the loss there", || two.ended(back));
+    two.peers.unlend(lent);
+    // Another session begins, with another number.
+    one.heard.events.lock().clear();
+    let asked = one.peers.connect(&two.peers.locator(), &KEY, b"again");
+    let again = asked.expect("an address");
+    assert_eq!(one.met(), again);
+    assert_ne!(again, there);
+}
+
+/// The process that the next test starts: it connects, writes all the time, and is killed.
+#[test]
+fn another_process() {
+    let Ok(text) = std::env::var(CHILD) else {
+        return;
+    };
+    let words: Vec<&str> = text.split(' ').collect();
+    let digits = |at: usize| u8::from_str_radix(&words[0][at..at + 2], 16).expect("hexadecimal");
+    let locator: Vec<u8> = (0..words[0].len()).step_by(2).map(digits).collect();
+    let lent = LentName(words[1].parse().expect("a number"));
+    let side = Side::new(None).expect("libfabric");
+    let there = side
+        .peers
+        .connect(&locator, &KEY, b"a child")
+        .expect("an address");
+    side.met();
+    let own = filled(2 * wire::CHUNK as usize, 7);
+    loop {
+        if side.run(Way::Write, there, lent, 0, &own).is_err() {
+            return;
+        }
+        println!("\nwritten");
+    }
+}
+
+#[test]
+fn memory_comes_back_from_a_killed_process() {
+    let Some(side) = Side::new(None) else {
+        return;
+    };
+    let memory = Window::private(2 * wire::CHUNK as usize);
+    for round in 0..2 {
+        let lent = side.lend(&memory, LentRights::ReadWrite);
+        let locator: String = (side.peers.locator().iter())
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let mut child = Command::new(std::env::current_exe().expect("a path"))
+            .args([
+                "--exact",
+                "fabric_peers::tests::another_process",
+                "--nocapture",
+            ])
+            .env(CHILD, format!("{locator} {}", lent.0))
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        // The child may write until it is killed.
+        let mut output = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let lines = output.by_ref().map_while(std::result::Result::ok);
+        let written = lines.filter(|line| line.contains("written")).take(2);
+        assert_eq!(written.count(), 2);
+        let signal = if round == 0 { "-KILL" } else { "-STOP" };
+        let id = child.id().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status();
+        assert!(sent.expect("it runs").success());
+        let since = Instant::now();
+        side.peers.unlend(lent);
+        println!("back {:?} after {signal}", since.elapsed());
+        memory.fill(0, memory.len(), 9).expect("in bounds");
+        thread::sleep(Duration::from_millis(50));
+        assert!(bytes_of(&memory).iter().all(|byte| *byte == 9));
+        child.kill().expect("it is ours");
+        child.wait().expect("it is ours");
+    }
+}
