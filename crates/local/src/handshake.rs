@@ -30,7 +30,7 @@ use crate::{
     link::{LocalLink, PeerProcess},
     packet::{MAX_INTRODUCTION, MAX_PACKET, VERSION, WirePacket},
     proof::{self, Bytes16},
-    socket::{self, Attempt, NoPacket, SendOutcome},
+    socket::{self, ConnectAttempt, NoPacket, SendOutcome},
 };
 
 /// Causes of a denial.
@@ -252,10 +252,10 @@ pub fn connect(
     assert!(own.len() <= MAX_INTRODUCTION, "an introduction is short");
     let socket = loop {
         match socket::connect(name)? {
-            Attempt::Connected(socket) => break socket,
-            Attempt::Nobody => return Err(ConnectError::Nobody),
-            Attempt::Busy if Instant::now() < deadline => std::thread::sleep(BUSY),
-            Attempt::Busy => return Err(ConnectError::TimedOut),
+            ConnectAttempt::Connected(socket) => break socket,
+            ConnectAttempt::Nobody => return Err(ConnectError::Nobody),
+            ConnectAttempt::Busy if Instant::now() < deadline => std::thread::sleep(BUSY),
+            ConnectAttempt::Busy => return Err(ConnectError::TimedOut),
         }
     };
     let mut buffer = [0; MAX_PACKET + 1];

@@ -82,7 +82,7 @@ pub(crate) fn accept(socket: impl AsFd) -> Result<Option<OwnedFd>, Error> {
 }
 
 /// The result of an attempt to connect.
-pub(crate) enum Attempt {
+pub(crate) enum ConnectAttempt {
     Connected(OwnedFd),
     Nobody,
     /// Too many connections wait there.
@@ -90,12 +90,12 @@ pub(crate) enum Attempt {
 }
 
 /// Connects to a name.
-pub(crate) fn connect(to: &Bytes16) -> Result<Attempt, Error> {
+pub(crate) fn connect(to: &Bytes16) -> Result<ConnectAttempt, Error> {
     let (socket, name) = (open()?, name(to)?);
     match retry_on_intr(|| rustix::net::connect(&socket, &name)) {
-        Ok(()) => Ok(Attempt::Connected(socket)),
-        Err(Errno::CONNREFUSED) => Ok(Attempt::Nobody),
-        Err(Errno::AGAIN) => Ok(Attempt::Busy),
+        Ok(()) => Ok(ConnectAttempt::Connected(socket)),
+        Err(Errno::CONNREFUSED) => Ok(ConnectAttempt::Nobody),
+        Err(Errno::AGAIN) => Ok(ConnectAttempt::Busy),
         Err(cause) => Err(Error::system("connecting to an endpoint", cause)),
     }
 }

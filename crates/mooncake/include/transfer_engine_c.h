@@ -376,6 +376,7 @@ int submitTransferWithNotify(transfer_engine_t engine,
 
 /**
  * Stores the state of a task: STATUS_WAITING, STATUS_COMPLETED or STATUS_FAILED. Returns 0; 1 if there is no such task.
+ * While its data waits for a thread, the call copies up to 1 MiB of it.
  */
 int getTransferStatus(transfer_engine_t engine,
                       batch_id_t batch_id,

@@ -240,7 +240,8 @@ impl SubmissionStage {
 impl TaskSubmission {
     /// Notes the end of the transfer, if it has ended.
     fn settle(&mut self) {
-        if matches!(&self.stage, SubmissionStage::UnderWay(transfer) if transfer.handle.is_over()) {
+        // A program that polls lends its time to the copy.
+        if matches!(&self.stage, SubmissionStage::UnderWay(transfer) if transfer.handle.help()) {
             let stage = std::mem::replace(&mut self.stage, SubmissionStage::Held);
             self.stage = stage.wait();
         }

@@ -4,14 +4,14 @@ use hydrant_conduit::{Access, Conduit, Key, Local, Posted, Remote};
 use rustc_hash::FxHashMap;
 
 use super::{
-    EndpointRoom, EndpointState, Session, Way,
+    EndpointRoom, FabricSession, FabricState, OperationWay,
     operations::{OperationPiece, PeerOperationFailure},
     wire::{ChunkMemory, ChunkName, ChunkRefusal, EndpointMessage},
 };
 
 /// The grants that this process has or asked for.
 #[derive(Default)]
-pub(super) struct KnownGrants(FxHashMap<(Session, ChunkName), GrantUses>);
+pub(super) struct KnownGrants(FxHashMap<(FabricSession, ChunkName), GrantUses>);
 
 #[derive(Default)]
 struct GrantUses {
@@ -26,7 +26,7 @@ struct GrantUses {
 
 impl KnownGrants {
     /// Forgets a session that has ended. Returns the pieces that waited.
-    pub(super) fn forget(&mut self, session: Session) -> Vec<OperationPiece> {
+    pub(super) fn forget(&mut self, session: FabricSession) -> Vec<OperationPiece> {
         let gone = self.0.extract_if(|(of, _), _| *of == session);
         gone.flat_map(|(_, grant)| grant.waiting).collect()
     }
@@ -34,7 +34,7 @@ impl KnownGrants {
 
 impl EndpointRoom {
     /// Posts a piece, or asks for the grant that it needs.
-    pub(super) fn start_piece(&self, state: &mut EndpointState, piece: OperationPiece) {
+    pub(super) fn start_piece(&self, state: &mut FabricState, piece: OperationPiece) {
         let name = (piece.session, piece.chunk);
         let grant = state.grants.0.entry(name).or_default();
         match grant.memory {
@@ -43,14 +43,14 @@ impl EndpointRoom {
                 let is_first = grant.waiting.is_empty() && grant.memory.is_none();
                 grant.waiting.push(piece);
                 if is_first {
-                    let ask = EndpointMessage::Ask(piece.chunk, piece.way == Way::Write);
+                    let ask = EndpointMessage::Ask(piece.chunk, piece.way == OperationWay::Write);
                     self.tell(state, piece.session, ask);
                 }
             }
         }
     }
 
-    fn tell(&self, state: &mut EndpointState, session: Session, message: EndpointMessage<'_>) {
+    fn tell(&self, state: &mut FabricState, session: FabricSession, message: EndpointMessage<'_>) {
         if let Some(record) = state.sessions.get(&session).filter(|record| record.is_open) {
             state.outbox.tell(record.rank, message);
         }
@@ -58,7 +58,7 @@ impl EndpointRoom {
 
     /// Posts a piece under a grant.
     #[allow(unsafe_code)] // accesses the memory of an operation
-    fn post(&self, state: &mut EndpointState, piece: OperationPiece, memory: ChunkMemory) {
+    fn post(&self, state: &mut FabricState, piece: OperationPiece, memory: ChunkMemory) {
         let Some(rank) = state.sessions.get(&piece.session).map(|record| record.rank) else {
             return state.end_piece(&piece, Err(PeerOperationFailure::Lost));
         };
@@ -66,7 +66,7 @@ impl EndpointRoom {
         if !is_inside {
             return state.end_piece(&piece, Err(PeerOperationFailure::OutOfBounds));
         }
-        if piece.way == Way::Write && !memory.writable {
+        if piece.way == OperationWay::Write && !memory.writable {
             return state.end_piece(&piece, Err(PeerOperationFailure::NoRights));
         }
         let local = Local {
@@ -78,8 +78,8 @@ impl EndpointRoom {
             offset: memory.addr + piece.offset,
         };
         let make = match piece.way {
-            Way::Write => Access::put,
-            Way::Read => Access::get,
+            OperationWay::Write => Access::put,
+            OperationWay::Read => Access::get,
         };
         let access = make(rank, there, local, piece.len as usize);
         // SAFETY: 1. The caller of `begin` promised it for the operation, which ends after this piece. 2. The owner lent
@@ -98,8 +98,8 @@ impl EndpointRoom {
     /// Handles the answer to a question for a grant.
     pub(super) fn granted(
         &self,
-        state: &mut EndpointState,
-        session: Session,
+        state: &mut FabricState,
+        session: FabricSession,
         chunk: ChunkName,
         answer: Result<ChunkMemory, ChunkRefusal>,
     ) {
@@ -122,7 +122,7 @@ impl EndpointRoom {
                 state.grants.0.remove(&(session, chunk));
                 for piece in waiting {
                     // Others may have asked only to read.
-                    let is_other = why == ChunkRefusal::NoRights && piece.way == Way::Read;
+                    let is_other = why == ChunkRefusal::NoRights && piece.way == OperationWay::Read;
                     if is_other {
                         self.start_piece(state, piece);
                     } else {
@@ -134,7 +134,12 @@ impl EndpointRoom {
     }
 
     /// Handles the recall of a grant: it is returned once nothing uses it.
-    pub(super) fn recalled(&self, state: &mut EndpointState, session: Session, chunk: ChunkName) {
+    pub(super) fn recalled(
+        &self,
+        state: &mut FabricState,
+        session: FabricSession,
+        chunk: ChunkName,
+    ) {
         let Some(grant) = state.grants.0.get_mut(&(session, chunk)) else {
             return;
         };
@@ -147,8 +152,8 @@ impl EndpointRoom {
     /// Returns a recalled grant that nothing uses any more, and asks for it again if pieces wait.
     pub(super) fn return_if_unused(
         &self,
-        state: &mut EndpointState,
-        session: Session,
+        state: &mut FabricState,
+        session: FabricSession,
         chunk: ChunkName,
     ) {
         let Some(grant) = state.grants.0.get_mut(&(session, chunk)) else {
@@ -166,7 +171,7 @@ impl EndpointRoom {
     }
 
     /// Notes that an access under a grant has ended.
-    pub(super) fn end_use(&self, state: &mut EndpointState, piece: &OperationPiece) {
+    pub(super) fn end_use(&self, state: &mut FabricState, piece: &OperationPiece) {
         if let Some(grant) = state.grants.0.get_mut(&(piece.session, piece.chunk)) {
             grant.uses -= 1;
             self.return_if_unused(state, piece.session, piece.chunk);

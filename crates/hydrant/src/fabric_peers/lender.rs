@@ -9,16 +9,16 @@ use hydrant_conduit::{Conduit, Key, Permission};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    EndpointRoom, EndpointState, FabricPeers, LentName, LentRights, Session,
+    EndpointRoom, FabricPeers, FabricSession, FabricState, LentName, LentRights,
     wire::{CHUNK, ChunkMemory, ChunkName, ChunkRefusal, EndpointMessage},
 };
 
 /// All own memory that is lent.
 pub(super) struct LentChunks {
-    ranges: FxHashMap<LentName, LentRange>,
+    ranges: FxHashMap<LentName, FabricRange>,
     next: u64,
     /// The chunks that each session has grants of.
-    held: FxHashMap<Session, FxHashSet<ChunkName>>,
+    held: FxHashMap<FabricSession, FxHashSet<ChunkName>>,
     /// Chunks to be registered, in the order in which they were asked for.
     wanted: VecDeque<ChunkName>,
     /// Registrations to be ended, with their chunks and bytes.
@@ -30,7 +30,7 @@ pub(super) struct LentChunks {
     turn: u64,
 }
 
-struct LentRange {
+struct FabricRange {
     addr: u64,
     len: u64,
     rights: LentRights,
@@ -45,15 +45,15 @@ struct LentRange {
 struct LentChunk {
     /// The key, once it is registered.
     key: Option<Key>,
-    holders: FxHashSet<Session>,
+    holders: FxHashSet<FabricSession>,
     /// Sessions that asked for it and got no answer.
-    asking: Vec<Session>,
+    asking: Vec<FabricSession>,
     is_recalled: bool,
     /// When it was registered, in turns.
     turn: u64,
 }
 
-impl LentRange {
+impl FabricRange {
     /// Returns the address and the length of a chunk.
     fn chunk(&self, index: u64) -> Option<(u64, u64)> {
         let offset = index
@@ -111,7 +111,7 @@ impl LentChunks {
     }
 
     /// Notes that a session has no grant of a chunk any more.
-    fn end_hold(&mut self, session: Session, name: ChunkName) {
+    fn end_hold(&mut self, session: FabricSession, name: ChunkName) {
         if let Some(held) = self.held.get_mut(&session) {
             held.remove(&name);
         }
@@ -125,7 +125,7 @@ impl LentChunks {
     }
 
     /// Forgets a session that has ended, of which nothing lands any more.
-    pub(super) fn forget(&mut self, session: Session) {
+    pub(super) fn forget(&mut self, session: FabricSession) {
         for name in self.held.remove(&session).unwrap_or_default() {
             self.end_hold(session, name);
         }
@@ -143,15 +143,15 @@ impl LentChunks {
     }
 }
 
-impl EndpointState {
-    fn tell(&mut self, session: Session, message: EndpointMessage<'_>) {
+impl FabricState {
+    fn tell(&mut self, session: FabricSession, message: EndpointMessage<'_>) {
         if let Some(record) = self.sessions.get(&session).filter(|record| record.is_open) {
             self.outbox.tell(record.rank, message);
         }
     }
 
     /// Handles the question of a peer for a chunk. Returns true if the registrar has work.
-    pub(super) fn ask(&mut self, session: Session, name: ChunkName, writes: bool) -> bool {
+    pub(super) fn ask(&mut self, session: FabricSession, name: ChunkName, writes: bool) -> bool {
         let lender = &mut self.lender;
         let range = lender.ranges.get_mut(&name.lent).filter(|it| !it.is_ending);
         let refusal = match &range {
@@ -183,7 +183,7 @@ impl EndpointState {
     }
 
     /// Grants a registered chunk to a session.
-    fn grant(&mut self, session: Session, name: ChunkName) {
+    fn grant(&mut self, session: FabricSession, name: ChunkName) {
         let lender = &mut self.lender;
         let Some(range) = lender.ranges.get_mut(&name.lent) else {
             return;
@@ -213,7 +213,7 @@ impl EndpointState {
     }
 
     /// Handles the return of a grant.
-    pub(super) fn returned(&mut self, session: Session, name: ChunkName) {
+    pub(super) fn returned(&mut self, session: FabricSession, name: ChunkName) {
         self.lender.end_hold(session, name);
     }
 
@@ -226,7 +226,7 @@ impl EndpointState {
             return;
         }
         chunk.is_recalled = true;
-        let holders: Vec<Session> = chunk.holders.iter().copied().collect();
+        let holders: Vec<FabricSession> = chunk.holders.iter().copied().collect();
         if holders.is_empty() {
             return self.lender.drop_registration(name);
         }
@@ -330,7 +330,7 @@ impl EndpointRoom {
     }
 }
 
-impl EndpointState {
+impl FabricState {
     /// Answers all sessions that asked for a chunk, which is not registered.
     fn refuse_all(&mut self, name: ChunkName, why: ChunkRefusal) {
         let Some(range) = self.lender.ranges.get_mut(&name.lent) else {
@@ -401,7 +401,7 @@ impl FabricPeers {
         let lender = &mut state.lender;
         lender.next += 1;
         let name = LentName(lender.next);
-        let range = LentRange {
+        let range = FabricRange {
             addr: addr.expose_provenance() as u64,
             len: len as u64,
             rights,
@@ -427,7 +427,7 @@ impl FabricPeers {
         }
         self.room.flush(&mut state);
         self.room.work.notify_all();
-        let is_in_use = |state: &EndpointState| {
+        let is_in_use = |state: &FabricState| {
             let range = state.lender.ranges.get(&name);
             range.is_some_and(|range| range.registrations > 0 || !range.chunks.is_empty())
         };

@@ -59,7 +59,7 @@ use poller::HeardQueue;
 
 /// A session with a peer. No other session ever has the same number in this process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) struct Session(u64);
+pub(crate) struct FabricSession(u64);
 
 /// The name of a range of lent memory, at its owner.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -74,7 +74,7 @@ pub(crate) enum LentRights {
 
 /// The direction of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum OperationWay {
     /// Own memory is written to the peer's.
     Write,
     /// The peer's memory is read into own memory.
@@ -85,13 +85,13 @@ pub(crate) enum Way {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SessionEvent {
     /// It began. These are the peer's bytes, and whether this process asked for it.
-    Met(Session, Vec<u8>, bool),
+    Met(FabricSession, Vec<u8>, bool),
     /// It did not begin.
-    Failed(Session, ConnectFailure),
+    Failed(FabricSession, ConnectFailure),
     /// It ended in good order.
-    Left(Session),
+    Left(FabricSession),
     /// It is lost, for this reason. Nothing of it lands any more.
-    Lost(Session, &'static str),
+    Lost(FabricSession, &'static str),
 }
 
 /// The layer above. The room's thread calls it, without a lock of the room.
@@ -99,7 +99,7 @@ pub(crate) trait SessionSink: Send + Sync {
     /// Decides about a peer by its bytes: returns bytes for the peer, or the reason to decline.
     fn admit(&self, introduction: &[u8]) -> std::result::Result<Vec<u8>, Vec<u8>>;
     fn event(&self, event: SessionEvent);
-    fn message(&self, from: Session, bytes: &[u8]);
+    fn message(&self, from: FabricSession, bytes: &[u8]);
 }
 
 /// The options of an endpoint.
@@ -136,7 +136,7 @@ struct EndpointRoom {
     conduit: Ofi,
     control: PeerControl,
     sink: Arc<dyn SessionSink>,
-    state: Mutex<EndpointState>,
+    state: Mutex<FabricState>,
     /// Notified when a grant was returned, or a session ended.
     returned: Condvar,
     /// Notified when the registrar has work.
@@ -155,26 +155,26 @@ struct SessionRecord {
     uses: usize,
 }
 
-struct EndpointState {
-    sessions: FxHashMap<Session, SessionRecord>,
-    by_rank: FxHashMap<Rank, Session>,
+struct FabricState {
+    sessions: FxHashMap<FabricSession, SessionRecord>,
+    by_rank: FxHashMap<Rank, FabricSession>,
     next_session: u64,
     /// Sessions that have ended, whose numbers were not released.
-    over: Vec<Session>,
+    over: Vec<FabricSession>,
     lender: LentChunks,
     grants: KnownGrants,
     operations: OpenOperations,
     outbox: WireOutbox,
 }
 
-impl EndpointState {
+impl FabricState {
     /// Returns the session that has a number of the conduit, and begins it if there is none.
-    fn session_of(&mut self, rank: Rank) -> Session {
+    fn session_of(&mut self, rank: Rank) -> FabricSession {
         if let Some(session) = self.by_rank.get(&rank) {
             return *session;
         }
         self.next_session += 1;
-        let session = Session(self.next_session);
+        let session = FabricSession(self.next_session);
         self.by_rank.insert(rank, session);
         let record = SessionRecord {
             rank,
@@ -227,7 +227,7 @@ impl FabricPeers {
             conduit,
             control,
             sink,
-            state: Mutex::new(EndpointState {
+            state: Mutex::new(FabricState {
                 sessions: FxHashMap::default(),
                 by_rank: FxHashMap::default(),
                 next_session: 0,
@@ -265,7 +265,7 @@ impl FabricPeers {
         locator: &[u8],
         key: &[u8; 16],
         introduction: &[u8],
-    ) -> Result<Session> {
+    ) -> Result<FabricSession> {
         // The event of the begin is heard under the lock.
         let mut state = self.room.state.lock();
         let rank = self.room.control.connect(locator, key, introduction)?;
@@ -273,7 +273,7 @@ impl FabricPeers {
     }
 
     /// Leaves a session in good order, once the messages that were sent before have left. The event tells the end.
-    pub(crate) fn disconnect(&self, session: Session) {
+    pub(crate) fn disconnect(&self, session: FabricSession) {
         let mut state = self.room.state.lock();
         if let Some(record) = state.sessions.get(&session) {
             let rank = record.rank;
@@ -284,7 +284,7 @@ impl FabricPeers {
     }
 
     /// Gives a session up. The event tells when nothing of it lands any more, here or there.
-    pub(crate) fn abandon(&self, session: Session) {
+    pub(crate) fn abandon(&self, session: FabricSession) {
         let state = self.room.state.lock();
         if let Some(record) = state.sessions.get(&session) {
             self.room.control.abandon(record.rank);
@@ -295,7 +295,7 @@ impl FabricPeers {
     ///
     /// # Errors
     /// [`Error::PeerLost`], or the conduit's error for a message that is too long.
-    pub(crate) fn send(&self, session: Session, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn send(&self, session: FabricSession, bytes: &[u8]) -> Result<()> {
         let mut state = self.room.state.lock();
         let rank = state.open(session)?;
         let limit = self.room.conduit.caps().max_payload;
@@ -309,12 +309,12 @@ impl FabricPeers {
     }
 }
 
-impl EndpointState {
+impl FabricState {
     /// Returns the conduit's number of a session that has not ended.
     ///
     /// # Errors
     /// [`Error::PeerLost`].
-    fn open(&self, session: Session) -> Result<Rank> {
+    fn open(&self, session: FabricSession) -> Result<Rank> {
         match self.sessions.get(&session) {
             Some(record) if record.is_open => Ok(record.rank),
             Some(record) => Err(Error::PeerLost(record.rank)),

@@ -4,7 +4,7 @@ use hydrant_conduit::Ticket;
 use rustc_hash::FxHashMap;
 
 use super::{
-    EndpointState, FabricPeers, LentName, Session, Way,
+    FabricPeers, FabricSession, FabricState, LentName, OperationWay,
     wire::{CHUNK, ChunkName, ChunkRefusal},
 };
 use crate::Result;
@@ -36,8 +36,8 @@ pub(crate) type Finish = Box<dyn FnOnce(PeerOperationEnd) + Send>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OperationPiece {
     operation: u64,
-    pub(super) session: Session,
-    pub(super) way: Way,
+    pub(super) session: FabricSession,
+    pub(super) way: OperationWay,
     pub(super) chunk: ChunkName,
     /// The first byte, from the start of the chunk, and the number of bytes.
     pub(super) offset: u64,
@@ -58,7 +58,7 @@ pub(super) struct OpenOperations {
 }
 
 struct PeerOperation {
-    session: Session,
+    session: FabricSession,
     /// Pieces that have not ended.
     left: usize,
     outcome: PeerOperationEnd,
@@ -94,7 +94,7 @@ impl OpenOperations {
     }
 }
 
-impl EndpointState {
+impl FabricState {
     /// Notes the end of a piece.
     pub(super) fn end_piece(&mut self, piece: &OperationPiece, outcome: PeerOperationEnd) {
         let Some(open) = self.operations.open.get_mut(&piece.operation) else {
@@ -130,8 +130,8 @@ impl FabricPeers {
     #[allow(clippy::too_many_arguments)] // the description of an access
     pub(crate) unsafe fn begin(
         &self,
-        way: Way,
-        session: Session,
+        way: OperationWay,
+        session: FabricSession,
         lent: LentName,
         offset: u64,
         local: *mut u8,

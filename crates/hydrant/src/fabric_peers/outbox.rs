@@ -6,7 +6,7 @@ use hydrant_conduit::{Conduit, OwnedMessage, Sent};
 use rustc_hash::FxHashMap;
 
 use super::{
-    EndpointRoom, EndpointState,
+    EndpointRoom, FabricState,
     wire::{self, EndpointMessage},
 };
 use crate::Rank;
@@ -55,7 +55,7 @@ impl WireOutbox {
 
 impl EndpointRoom {
     /// Sends what waits, as far as peers have room.
-    pub(super) fn flush(&self, state: &mut EndpointState) {
+    pub(super) fn flush(&self, state: &mut FabricState) {
         state.outbox.queues.retain(|rank, queue| {
             while let Some(message) = queue.messages.front() {
                 match self.conduit.send(*rank, &message.message()) {

@@ -13,7 +13,7 @@ use hydrant_ofi::{PeerEvent, PeerHandler};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{
-    EndpointRoom, EndpointState, Session, SessionEvent, SessionSink,
+    EndpointRoom, FabricSession, FabricState, SessionEvent, SessionSink,
     operations::PeerOperationFailure,
     wire::{self, EndpointMessage},
 };
@@ -95,7 +95,7 @@ impl Sink for PollSink<'_> {
 /// A call of the layer above that is due.
 enum Due {
     Event(SessionEvent),
-    Message(Session, Box<[u8]>),
+    Message(FabricSession, Box<[u8]>),
 }
 
 impl EndpointRoom {
@@ -132,9 +132,9 @@ impl EndpointRoom {
     /// Tells the layer above without the lock.
     fn tell_due<'a>(
         &'a self,
-        mut state: MutexGuard<'a, EndpointState>,
+        mut state: MutexGuard<'a, FabricState>,
         due: Due,
-    ) -> MutexGuard<'a, EndpointState> {
+    ) -> MutexGuard<'a, FabricState> {
         self.flush(&mut state);
         self.tell_ended(state);
         match due {
@@ -145,7 +145,7 @@ impl EndpointRoom {
     }
 
     /// Tells the ends of operations without the lock, and frees numbers of sessions that are over.
-    pub(super) fn tell_ended(&self, mut state: MutexGuard<'_, EndpointState>) {
+    pub(super) fn tell_ended(&self, mut state: MutexGuard<'_, FabricState>) {
         let ended = state.operations.take_ended();
         self.release_unused(&mut state);
         drop(state);
@@ -155,7 +155,7 @@ impl EndpointRoom {
     }
 
     /// Frees the numbers of sessions that have ended and have no operation.
-    fn release_unused(&self, state: &mut EndpointState) {
+    fn release_unused(&self, state: &mut FabricState) {
         let over = mem::take(&mut state.over);
         for session in over {
             match state.sessions.get(&session) {
@@ -169,7 +169,7 @@ impl EndpointRoom {
         }
     }
 
-    fn hear(&self, state: &mut EndpointState, heard: HeardItem) -> Option<Due> {
+    fn hear(&self, state: &mut FabricState, heard: HeardItem) -> Option<Due> {
         match heard {
             HeardItem::Event(event) => Some(Due::Event(self.hear_event(state, event))),
             HeardItem::Message(from, message) => {
@@ -190,7 +190,7 @@ impl EndpointRoom {
         }
     }
 
-    fn hear_event(&self, state: &mut EndpointState, event: PeerEvent) -> SessionEvent {
+    fn hear_event(&self, state: &mut FabricState, event: PeerEvent) -> SessionEvent {
         let session = state.session_of(event.peer());
         let told = match event {
             PeerEvent::Met {
@@ -220,8 +220,8 @@ impl EndpointRoom {
 
     fn hear_message(
         &self,
-        state: &mut EndpointState,
-        session: Session,
+        state: &mut FabricState,
+        session: FabricSession,
         from: Rank,
         message: &OwnedMessage,
     ) -> Option<Due> {

@@ -22,7 +22,7 @@ const CHILD: &str = "HYDRANT_TEST_FABRIC_PEER";
 #[derive(Default)]
 struct HeardByTest {
     events: Mutex<Vec<SessionEvent>>,
-    messages: Mutex<Vec<(Session, Vec<u8>)>>,
+    messages: Mutex<Vec<(FabricSession, Vec<u8>)>>,
 }
 
 impl SessionSink for HeardByTest {
@@ -34,7 +34,7 @@ impl SessionSink for HeardByTest {
         self.events.lock().push(event);
     }
 
-    fn message(&self, from: Session, bytes: &[u8]) {
+    fn message(&self, from: FabricSession, bytes: &[u8]) {
         self.messages.lock().push((from, bytes.to_vec()));
     }
 }
@@ -64,7 +64,7 @@ impl Side {
         }
     }
 
-    fn met(&self) -> Session {
+    fn met(&self) -> FabricSession {
         wait_for("a session", || {
             self.heard
                 .events
@@ -77,7 +77,7 @@ impl Side {
         })
     }
 
-    fn ended(&self, session: Session) -> Option<SessionEvent> {
+    fn ended(&self, session: FabricSession) -> Option<SessionEvent> {
         let events = self.heard.events.lock();
         let is_end = |event: &&SessionEvent| match event {
             SessionEvent::Left(of) | SessionEvent::Lost(of, _) => *of == session,
@@ -93,8 +93,8 @@ impl Side {
     /// Carries an operation out.
     fn run(
         &self,
-        way: Way,
-        to: Session,
+        way: OperationWay,
+        to: FabricSession,
         lent: LentName,
         at: u64,
         own: &Window,
@@ -106,8 +106,8 @@ impl Side {
 
     fn begin(
         &self,
-        way: Way,
-        to: Session,
+        way: OperationWay,
+        to: FabricSession,
         lent: LentName,
         at: u64,
         own: &Window,
@@ -147,7 +147,7 @@ fn wait_for<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Makes two endpoints with a session.
-fn pair(m: Option<u64>) -> Option<(Side, Side, Session, Session)> {
+fn pair(m: Option<u64>) -> Option<(Side, Side, FabricSession, FabricSession)> {
     let (one, two) = (Side::new(m)?, Side::new(m)?);
     let asked = one.peers.connect(&two.peers.locator(), &KEY, b"it is me");
     let there = asked.expect("an address");
@@ -181,13 +181,14 @@ fn data_and_then_a_message_arrive() {
         .enumerate()
     {
         let own = filled(wire::CHUNK as usize + 100, round);
-        one.run(Way::Write, there, lent, at, &own).expect("written");
+        one.run(OperationWay::Write, there, lent, at, &own)
+            .expect("written");
         one.peers.send(there, b"look").expect("a peer");
         assert_eq!(two.message(), b"look");
         let at = at as usize;
         assert!(bytes_of(&memory)[at..at + own.len()] == bytes_of(&own));
         let read = Window::private(own.len());
-        one.run(Way::Read, there, lent, at as u64, &read)
+        one.run(OperationWay::Read, there, lent, at as u64, &read)
             .expect("read");
         assert!(bytes_of(&read) == bytes_of(&own));
     }
@@ -207,11 +208,11 @@ fn accesses_outside_what_is_lent_fail() {
     let lent = two.lend(&memory, LentRights::Read);
     let own = Window::private(100);
     let run = |way, name, at| one.run(way, there, name, at, &own);
-    run(Way::Read, lent, 9900).expect("inside");
+    run(OperationWay::Read, lent, 9900).expect("inside");
     for (way, name, at) in [
-        (Way::Read, lent, 9901),
-        (Way::Read, lent, wire::CHUNK),
-        (Way::Read, lent, u64::MAX - 10),
+        (OperationWay::Read, lent, 9901),
+        (OperationWay::Read, lent, wire::CHUNK),
+        (OperationWay::Read, lent, u64::MAX - 10),
     ] {
         let end = run(way, name, at);
         assert!(
@@ -219,16 +220,16 @@ fn accesses_outside_what_is_lent_fail() {
             "{end:?}"
         );
     }
-    let end = run(Way::Write, lent, 0);
+    let end = run(OperationWay::Write, lent, 0);
     assert!(
         matches!(end, Err(PeerOperationFailure::NoRights)),
         "{end:?}"
     );
-    let end = run(Way::Read, LentName(99), 0);
+    let end = run(OperationWay::Read, LentName(99), 0);
     assert!(matches!(end, Err(PeerOperationFailure::Revoked)), "{end:?}");
     assert!(bytes_of(&memory) == bytes_of(&filled(10_000, 1)));
     two.peers.unlend(lent);
-    let end = run(Way::Read, lent, 0);
+    let end = run(OperationWay::Read, lent, 0);
     assert!(matches!(end, Err(PeerOperationFailure::Revoked)), "{end:?}");
 }
 
@@ -242,7 +243,7 @@ fn nothing_lands_after_memory_was_taken_back() {
         let lent = two.lend(&memory, LentRights::ReadWrite);
         let own = filled(memory.len(), round);
         let ends: Vec<_> = (0..8)
-            .map(|_| one.begin(Way::Write, there, lent, 0, &own))
+            .map(|_| one.begin(OperationWay::Write, there, lent, 0, &own))
             .collect();
         thread::sleep(Duration::from_millis(round as u64 * 2));
         two.peers.unlend(lent);
@@ -268,7 +269,7 @@ fn registered_memory_stays_within_its_limit() {
     let memory = Window::private(9 * wire::CHUNK as usize);
     let lent = two.lend(&memory, LentRights::ReadWrite);
     let own = filled(memory.len(), 5);
-    let end = one.begin(Way::Write, there, lent, 0, &own);
+    let end = one.begin(OperationWay::Write, there, lent, 0, &own);
     let outcome = wait_for("the end", || {
         assert!(two.peers.room.state.lock().lender.registered() <= most);
         end.try_recv().ok()
@@ -288,7 +289,7 @@ fn a_given_up_session_ends_its_operations() {
     let lent = two.lend(&memory, LentRights::ReadWrite);
     let own = filled(memory.len(), 5);
     let ends: Vec<_> = (0..20)
-        .map(|_| one.begin(Way::Write, there, lent, 0, &own))
+        .map(|_| one.begin(OperationWay::Write, there, lent, 0, &own))
         .collect();
     one.peers.abandon(there);
     wait_for("the loss", || one.ended(there));
@@ -324,7 +325,7 @@ fn another_process() {
     side.met();
     let own = filled(2 * wire::CHUNK as usize, 7);
     loop {
-        if side.run(Way::Write, there, lent, 0, &own).is_err() {
+        if side.run(OperationWay::Write, there, lent, 0, &own).is_err() {
             return;
         }
         println!("\nwritten");

@@ -155,6 +155,7 @@ pub(super) unsafe fn parts_of<'a>(notification: &notify_msg) -> Result<(&'a [u8]
 }
 
 /// Stores the state of a task: STATUS_WAITING, STATUS_COMPLETED or STATUS_FAILED. Returns 0; 1 if there is no such task.
+/// While its data waits for a thread, the call copies up to 1 MiB of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getTransferStatus(
     engine: transfer_engine_t,
