@@ -1,5 +1,6 @@
 #include "transfer.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "report.hpp"
@@ -10,8 +11,23 @@ using abi::Status;
 
 namespace {
 
-// The bytes of one run up to which the thread that posts copies it.
-constexpr std::uint64_t AT_ONCE = 64 << 10;
+// The bytes of one run up to which the thread that posts copies it. To wake a worker for so few takes longer.
+constexpr std::uint64_t AT_ONCE = 1 << 20;
+// The most bytes that one call copies without workers.
+constexpr std::size_t PIECE = 512 << 10;
+
+// Copies a run in this thread. Returns a status of Hydrant.
+int copy_here(bool is_write, const hydrant_run& run) {
+    char* local = static_cast<char*>(run.local);
+    for (std::size_t done = 0; done < run.bytes;) {
+        const std::size_t piece = std::min(PIECE, run.bytes - done);
+        const int status = is_write ? hydrant_remote_write(run.remote, run.offset + done, local + done, piece)
+                                    : hydrant_remote_read(run.remote, run.offset + done, local + done, piece);
+        if (status != HYDRANT_SUCCESS) return status;
+        done += piece;
+    }
+    return HYDRANT_SUCCESS;
+}
 
 bool lies_in(const abi::Descriptor& part, std::uintptr_t address, std::size_t bytes) {
     return part.address >= address && part.address - address <= bytes && part.bytes <= bytes - (part.address - address);
@@ -211,9 +227,7 @@ int Transfer::start(const std::string* message) {
     if (runs.empty()) return peer->send(*message);
     const bool is_write = operation == abi::Operation::Write;
     if (runs.size() == 1 && bytes <= AT_ONCE) {
-        const hydrant_run& run = runs.front();
-        const int status = is_write ? hydrant_remote_write(run.remote, run.offset, run.local, run.bytes)
-                                    : hydrant_remote_read(run.remote, run.offset, run.local, run.bytes);
+        const int status = copy_here(is_write, runs.front());
         return status == HYDRANT_SUCCESS && message ? peer->send(*message) : status;
     }
     hydrant_peer* to = nullptr;
