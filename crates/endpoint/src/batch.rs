@@ -8,13 +8,13 @@ use hydrant_local::GrantUse;
 
 use crate::{
     BatchFailure, BatchHandle, Error, Peer, Region, RemoteRegion, Result, carry::BatchCore,
-    plan::BatchPlan, state::EndpointState,
+    plan::BatchPlan,
 };
 
 /// The most bytes that [`Batch::start`] copies by itself. A worker copies more.
 const INLINE: u64 = 64 << 10;
 
-/// LocalRows of equal length in a region.
+/// Rows of equal length in a region.
 ///
 /// Row `i` begins at `offset + i * stride`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ pub struct RegionRows {
     pub stride: u64,
 }
 
-/// LocalRows of equal length in own memory.
+/// Rows of equal length in own memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalRows {
     /// The number of rows.
@@ -68,8 +68,6 @@ pub struct LocalRows {
 #[derive(Default)]
 pub struct Batch<'a> {
     plan: BatchPlan,
-    /// The endpoint that sends the message.
-    messenger: Option<Arc<EndpointState>>,
     _borrowed: PhantomData<&'a mut [u8]>,
 }
 
@@ -236,8 +234,7 @@ impl<'a> Batch<'a> {
                 limit: crate::MAX_MESSAGE,
             });
         }
-        self.plan.message = Some((to.session()?, bytes.to_vec()));
-        self.messenger = Some(Arc::clone(to.endpoint()));
+        self.plan.message = Some((Arc::clone(to.endpoint()), to.session()?, bytes.to_vec()));
         Ok(self)
     }
 
@@ -255,7 +252,7 @@ impl<'a> Batch<'a> {
     fn core(self) -> Option<Arc<BatchCore>> {
         let endpoint = match (self.plan.remotes.first(), &self.plan.message) {
             (Some(remote), _) => Arc::clone(&remote.endpoint),
-            (None, Some(_)) => self.messenger.clone()?,
+            (None, Some((endpoint, ..))) => Arc::clone(endpoint),
             (None, None) => return None,
         };
         // SAFETY: 1. The memory is borrowed for `'a`, in which the batch ends: `run` waits, and `start` takes only batches

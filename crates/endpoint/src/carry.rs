@@ -136,10 +136,10 @@ impl BatchCore {
     fn come_to_end(&self) {
         let mut cause = self.cause.lock();
         if cause.is_none()
-            && let Some((session, message)) = &self.plan.message
+            && let Some((endpoint, session, message)) = &self.plan.message
         {
             match session.send(message, None) {
-                Ok(sent) => self.endpoint.after_send(session, sent),
+                Ok(sent) => endpoint.after_send(session, sent),
                 Err(error) => *cause = Some(error),
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{LossCause, Peer, news::PeerNews, state::EndpointState};
 
-/// PeerNews of a peer.
+/// News of a peer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EndpointEvent {

@@ -1,4 +1,4 @@
-//! PeerNews of peers that nobody has read yet.
+//! News of peers that nobody has read yet.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ const MOST_UNREAD: usize = 16_384;
 /// The news that are not read, above which a connection that has come and gone is no news.
 const MANY_UNREAD: usize = 1024;
 
-/// PeerNews, as they are kept until somebody reads them.
+/// News, as they are kept until somebody reads them.
 pub(crate) enum PeerNews {
     Connected(Arc<Session>),
     Returned(Arc<Session>, u64),

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Instant};
 
 use hydrant_local::{CopyStep, GrantUse};
 
-use crate::{Error, Result, lent::OwnUse, opened::OpenedRegion, session::Session};
+use crate::{
+    Error, Result, lent::OwnUse, opened::OpenedRegion, session::Session, state::EndpointState,
+};
 
 /// The bytes of a chunk. A copy of so many takes well below a millisecond, and so does a cancel.
 const CHUNK: usize = 1 << 20;
@@ -29,8 +31,8 @@ pub(crate) struct BatchPlan {
     pub(crate) uses: Vec<OwnUse>,
     pub(crate) bytes: u64,
     pub(crate) deadline: Option<Instant>,
-    /// A message to be sent when everything is there.
-    pub(crate) message: Option<(Arc<Session>, Vec<u8>)>,
+    /// A message to be sent when everything is there, by the endpoint that has the connection.
+    pub(crate) message: Option<(Arc<EndpointState>, Arc<Session>, Vec<u8>)>,
 }
 
 /// Steps that one thread copies at once.

@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 /// The most threads.
 const MOST: usize = 8;
 
-/// SharedWork that any number of threads do together.
+/// Work that any number of threads do together.
 pub(crate) trait SharedWork: Send + Sync {
     /// Returns how many threads can do something at once.
     fn chunks(&self) -> usize;

@@ -22,7 +22,7 @@ pub(crate) struct VerbsEndpoint {
     started: Instant,
 }
 
-/// The parts of an [`VerbsEndpoint`].
+/// The parts of a [`VerbsEndpoint`].
 pub(crate) struct EndpointParts {
     pub(crate) rank: Rank,
     pub(crate) caps: Caps,
