@@ -57,26 +57,6 @@ pub enum WirePacket<'a> {
     Message { more: bool, bytes: &'a [u8] },
     /// The receiver of messages has taken so many bytes more.
     Credit { bytes: u64 },
-    /// Data for the receiver's memory, from a sender that cannot copy.
-    Store {
-        request: u64,
-        grant: GrantName,
-        offset: u64,
-        bytes: &'a [u8],
-    },
-    /// A wish for data of the receiver's memory, from a sender that cannot copy.
-    Load {
-        request: u64,
-        grant: GrantName,
-        offset: u64,
-        len: u32,
-    },
-    /// The answer to a `Store` (without bytes) or a `Load`.
-    Done {
-        request: u64,
-        cause: u8,
-        bytes: &'a [u8],
-    },
     /// The sender leaves.
     Leave,
 }
@@ -111,52 +91,29 @@ impl<'a> WirePacket<'a> {
                 to.extend_from_slice(text);
             }
             Self::Ask { request, question } => {
-                (6_u8, request).put(to);
+                (5_u8, request).put(to);
                 to.extend_from_slice(question);
             }
             Self::Granted {
                 request,
                 grant,
                 file_offset,
-            } => (7_u8, (request, grant, file_offset)).put(to),
+            } => (6_u8, (request, grant, file_offset)).put(to),
             Self::NotGranted {
                 request,
                 cause,
                 text,
             } => {
-                (8_u8, (request, cause)).put(to);
+                (7_u8, (request, cause)).put(to);
                 to.extend_from_slice(text);
             }
-            Self::Release { grant } => (9_u8, grant).put(to),
+            Self::Release { grant } => (8_u8, grant).put(to),
             Self::Message { more, bytes } => {
-                (10_u8, more).put(to);
+                (9_u8, more).put(to);
                 to.extend_from_slice(bytes);
             }
-            Self::Credit { bytes } => (11_u8, bytes).put(to),
-            Self::Store {
-                request,
-                grant,
-                offset,
-                bytes,
-            } => {
-                (12_u8, (request, grant, offset)).put(to);
-                to.extend_from_slice(bytes);
-            }
-            Self::Load {
-                request,
-                grant,
-                offset,
-                len,
-            } => (13_u8, (request, grant, offset, len)).put(to),
-            Self::Done {
-                request,
-                cause,
-                bytes,
-            } => {
-                (14_u8, (request, cause)).put(to);
-                to.extend_from_slice(bytes);
-            }
-            Self::Leave => 15_u8.put(to),
+            Self::Credit { bytes } => (10_u8, bytes).put(to),
+            Self::Leave => 11_u8.put(to),
         }
     }
 
@@ -198,11 +155,11 @@ impl<'a> WirePacket<'a> {
                 cause: Fixed::take(rest)?,
                 text: all(rest, MAX_INTRODUCTION)?,
             },
-            6 => Self::Ask {
+            5 => Self::Ask {
                 request: Fixed::take(rest)?,
                 question: all(rest, MAX_INTRODUCTION)?,
             },
-            7 => {
+            6 => {
                 let (request, grant, file_offset) = Fixed::take(rest)?;
                 Self::Granted {
                     request,
@@ -210,7 +167,7 @@ impl<'a> WirePacket<'a> {
                     file_offset,
                 }
             }
-            8 => {
+            7 => {
                 let (request, cause) = Fixed::take(rest)?;
                 let text = all(rest, MAX_INTRODUCTION)?;
                 Self::NotGranted {
@@ -219,45 +176,17 @@ impl<'a> WirePacket<'a> {
                     text,
                 }
             }
-            9 => Self::Release {
+            8 => Self::Release {
                 grant: Fixed::take(rest)?,
             },
-            10 => Self::Message {
+            9 => Self::Message {
                 more: Fixed::take(rest)?,
                 bytes: all(rest, MAX_PAYLOAD)?,
             },
-            11 => Self::Credit {
+            10 => Self::Credit {
                 bytes: Fixed::take(rest)?,
             },
-            12 => {
-                let (request, grant, offset) = Fixed::take(rest)?;
-                let bytes = all(rest, MAX_PAYLOAD)?;
-                Self::Store {
-                    request,
-                    grant,
-                    offset,
-                    bytes,
-                }
-            }
-            13 => {
-                let (request, grant, offset, len) = Fixed::take(rest)?;
-                Self::Load {
-                    request,
-                    grant,
-                    offset,
-                    len,
-                }
-            }
-            14 => {
-                let (request, cause) = Fixed::take(rest)?;
-                let bytes = all(rest, MAX_PAYLOAD)?;
-                Self::Done {
-                    request,
-                    cause,
-                    bytes,
-                }
-            }
-            15 => Self::Leave,
+            11 => Self::Leave,
             _ => return Err(Malformed("an unknown kind of packet")),
         };
         if rest.is_empty() {
@@ -328,23 +257,6 @@ mod tests {
                 bytes: b"data",
             },
             WirePacket::Credit { bytes: 11 },
-            WirePacket::Store {
-                request: 1,
-                grant: GRANT,
-                offset: 4,
-                bytes: b"data",
-            },
-            WirePacket::Load {
-                request: 1,
-                grant: GRANT,
-                offset: 4,
-                len: 5,
-            },
-            WirePacket::Done {
-                request: 1,
-                cause: 0,
-                bytes: b"data",
-            },
             WirePacket::Leave,
         ]
     }
@@ -369,7 +281,7 @@ mod tests {
         };
         packet.encode(&mut bytes);
         assert!(WirePacket::parse(&bytes).is_err());
-        assert!(WirePacket::parse(&[15, 0]).is_err());
+        assert!(WirePacket::parse(&[11, 0]).is_err());
         assert!(WirePacket::parse(&[]).is_err());
         assert!(WirePacket::parse(&[99]).is_err());
     }
