@@ -67,11 +67,11 @@ int main(void) {
     IS(pthread_join(thread, NULL), 0);
     CHECK(strstr(hydrant_last_error(), "counts"), "it stays");
     /* Each status has a name and a text. */
-    for (int status = 0; status >= HYDRANT_ERROR_OTHER; status--) {
+    for (int status = 0; status >= HYDRANT_ERROR_FULL; status--) {
         CHECK(strncmp(hydrant_error_name(status), "HYDRANT_", 8) == 0, "%d", status);
         CHECK(strcmp(hydrant_strerror(status), hydrant_strerror(1)) != 0, "%d", status);
     }
-    IS(strcmp(hydrant_error_name(HYDRANT_ERROR_OTHER - 1), "unknown"), 0);
+    IS(strcmp(hydrant_error_name(HYDRANT_ERROR_FULL - 1), "unknown"), 0);
     IS(strcmp(hydrant_strerror(7), "no status of Hydrant"), 0);
     barrier();
     return end();
