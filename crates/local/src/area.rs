@@ -591,21 +591,21 @@ mod tests {
                 let (peer, word) = (Arc::clone(&peer), Arc::clone(&word));
                 let (current, stop) = (Arc::clone(&current), Arc::clone(&stop));
                 std::thread::spawn(move || {
-                    let mut uses = 0_u64;
                     while !stop.load(SeqCst) {
                         let name = *current.lock();
                         if let Ok((_, guard)) = peer.begin_use(name, [0, 8], GrantUse::Write) {
                             word.fetch_add(1, SeqCst);
                             std::hint::spin_loop();
                             drop(guard);
-                            uses += 1;
                         }
                     }
-                    uses
                 })
             })
             .collect();
-        for _ in 0..2000 {
+        let mut rounds = 0;
+        // On a busy machine the users may wait for a processor.
+        while rounds < 2000 || word.load(SeqCst) < 100 {
+            rounds += 1;
             let name = *current.lock();
             owner.end(name, false);
             assert!(owner.wait_unused(name, || true));
@@ -618,7 +618,6 @@ mod tests {
             *current.lock() = owner.grant(&terms).unwrap();
         }
         stop.store(true, SeqCst);
-        let uses: u64 = users.into_iter().map(|user| user.join().unwrap()).sum();
-        assert!(uses > 0);
+        users.into_iter().for_each(|user| user.join().unwrap());
     }
 }
