@@ -46,10 +46,7 @@ impl RegionCore {
     }
 
     /// Grants the memory to a peer by `grant`, unless it is revoked. The lock is held meanwhile, so that a revocation
-    /// sees the grant.
-    ///
-    /// # Errors
-    /// [`Error::Revoked`], or that of `grant`.
+    /// sees the grant. Returns `None` if the memory is revoked, and otherwise the result of `grant`.
     pub(crate) fn grant(
         &self,
         session: &Arc<Session>,
