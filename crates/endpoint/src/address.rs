@@ -18,13 +18,15 @@ pub const MAX_NAME: usize = 200;
 /// The most ways to an endpoint.
 const MAX_WAYS: usize = 8;
 /// The most bytes of a way.
-const MAX_WAY: usize = 1024;
+pub(crate) const MAX_WAY: usize = 1024;
 
 /// A way to reach an endpoint.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Way {
     /// A socket of the endpoint's host, by its name.
     Local(Bytes16),
+    /// An endpoint of the network, by its locator.
+    Far(Vec<u8>),
     /// A way that this version does not know.
     Unknown(u8, Vec<u8>),
 }
@@ -63,6 +65,7 @@ impl Address {
         for way in &self.ways {
             let (kind, bytes) = match way {
                 Way::Local(name) => (1, &name[..]),
+                Way::Far(locator) => (2, &locator[..]),
                 Way::Unknown(kind, bytes) => (*kind, &bytes[..]),
             };
             (kind, bytes.len() as u16).put(&mut to);
@@ -113,6 +116,7 @@ impl Address {
             ways.push(match (kind, bytes.try_into()) {
                 (1, Ok(name)) => Way::Local(name),
                 (1, Err(_)) => return Err(bad("a way is malformed")),
+                (2, _) => Way::Far(bytes.to_vec()),
                 _ => Way::Unknown(kind, bytes.to_vec()),
             });
         }
@@ -141,6 +145,14 @@ impl Address {
             key,
             ..self.clone()
         }
+    }
+
+    /// Returns the address without the ways of its host. For tests.
+    #[doc(hidden)]
+    pub fn only_far(&self) -> Self {
+        let mut other = self.clone();
+        other.ways.retain(|way| matches!(way, Way::Far(_)));
+        other
     }
 
     /// Returns the name that the endpoint has given itself.
@@ -205,7 +217,11 @@ mod tests {
             incarnation: 7,
             key: [3; 16],
             name: "kv".into(),
-            ways: vec![Way::Local([5; 16]), Way::Unknown(9, vec![1, 2])],
+            ways: vec![
+                Way::Local([5; 16]),
+                Way::Far(vec![7, 8, 9]),
+                Way::Unknown(9, vec![1, 2]),
+            ],
         }
     }
 

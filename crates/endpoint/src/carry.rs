@@ -16,11 +16,13 @@ use std::{
     time::Instant,
 };
 
+use hydrant_local::CopyStep;
 use parking_lot::Mutex;
 
 use crate::{
     Error,
     lent::OwnUse,
+    opened::FarFailure,
     plan::{BatchChunk, BatchPlan},
     promise::Promise,
     state::EndpointState,
@@ -31,6 +33,11 @@ use crate::{
 const UNTOUCHED: u8 = 0;
 const DONE: u8 = 1;
 const FAILED: u8 = 2;
+/// The network has failed: any of its bytes may have been transferred.
+const UNKNOWN: u8 = 3;
+
+/// The most chunks that are on the network at a time. A cancel waits for these.
+const IN_FLIGHT: usize = 16;
 
 /// The fate of a part of a batch that has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,8 +58,10 @@ pub(crate) struct BatchCore {
     uses: Mutex<Vec<OwnUse>>,
     chunks: Vec<BatchChunk>,
     states: Box<[AtomicU8]>,
-    /// The next chunk that nobody has claimed.
+    /// The chunks that threads copy, and the next one that nobody has claimed.
+    near: Box<[u32]>,
     next: AtomicUsize,
+    far: FarChunks,
     /// The chunks that are over.
     over: AtomicUsize,
     done: AtomicU64,
@@ -66,19 +75,42 @@ pub(crate) struct BatchCore {
     promise: Arc<Promise<()>>,
 }
 
+/// The chunks that go over the network. One thread at a time hands them over.
+struct FarChunks {
+    chunks: Box<[u32]>,
+    /// The next one. Only the thread that hands over uses it.
+    next: AtomicUsize,
+    in_flight: AtomicUsize,
+    /// The calls to hand over since the last time when a thread did all.
+    calls: AtomicUsize,
+}
+
 impl BatchCore {
     /// # Safety
     /// 1. Until the batch is over, the local memory of each step stays valid, writable for reads and readable for writes.
     ///    Nobody holds a reference to what is written.
     pub(crate) unsafe fn new(endpoint: &Arc<EndpointState>, mut plan: BatchPlan) -> Arc<Self> {
         let chunks = plan.chunks();
+        let is_far = |chunk: &BatchChunk| {
+            let link = &plan.remotes[chunk.remote as usize].session.link;
+            link.far().is_some()
+        };
+        let (far, near): (Vec<u32>, Vec<u32>) =
+            (0..chunks.len() as u32).partition(|index| is_far(&chunks[*index as usize]));
         let batch = Self {
             endpoint: Arc::clone(endpoint),
             uses: Mutex::new(std::mem::take(&mut plan.uses)),
             states: chunks.iter().map(|_| AtomicU8::new(UNTOUCHED)).collect(),
             chunks,
             plan,
+            near: near.into(),
             next: AtomicUsize::new(0),
+            far: FarChunks {
+                chunks: far.into(),
+                next: AtomicUsize::new(0),
+                in_flight: AtomicUsize::new(0),
+                calls: AtomicUsize::new(0),
+            },
             over: AtomicUsize::new(0),
             done: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
@@ -94,26 +126,48 @@ impl BatchCore {
         batch
     }
 
-    fn carry(&self, index: usize, chunk: &BatchChunk) {
-        if self.is_stopped.load(Acquire) {
-            return;
-        }
+    /// Returns true if a chunk may begin. The batch is stopped once its deadline has passed.
+    fn may_begin(&self) -> bool {
         if let Some(deadline) = self.plan.deadline
             && Instant::now() >= deadline
         {
-            return self.stop(|done, all| Error::DeadlinePassed { done, all });
+            self.stop(|done, all| Error::DeadlinePassed { done, all });
         }
+        !self.is_stopped.load(Acquire)
+    }
+
+    fn steps(&self, chunk: &BatchChunk) -> &[CopyStep] {
         let first = chunk.first_step as usize;
-        let steps = &self.plan.steps[first..first + chunk.steps as usize];
+        &self.plan.steps[first..first + chunk.steps as usize]
+    }
+
+    /// Notes that a chunk is done.
+    fn note_done(&self, index: usize) {
+        let steps = self.steps(&self.chunks[index]);
+        let bytes: usize = steps.iter().map(|step| step.len).sum();
+        self.done.fetch_add(bytes as u64, Relaxed);
+        self.states[index].store(DONE, Release);
+    }
+
+    /// Notes that a chunk is over.
+    fn note_over(&self) {
+        if self.over.fetch_add(1, AcqRel) + 1 == self.chunks.len() {
+            self.come_to_end();
+        }
+    }
+
+    /// Copies a chunk.
+    fn carry(&self, index: usize) {
+        if !self.may_begin() {
+            return;
+        }
+        let chunk = &self.chunks[index];
+        let steps = self.steps(chunk);
         let remote = &self.plan.remotes[chunk.remote as usize];
         // SAFETY: 1. and 2. condition 1 of `new`, until the batch is over, which it is only after this chunk.
         let copied = unsafe { remote.copy(chunk.how, steps) };
         match copied {
-            Ok(()) => {
-                let bytes: usize = steps.iter().map(|step| step.len).sum();
-                self.done.fetch_add(bytes as u64, Relaxed);
-                self.states[index].store(DONE, Release);
-            }
+            Ok(()) => self.note_done(index),
             Err((bytes, error)) => {
                 self.done.fetch_add(bytes as u64, Relaxed);
                 self.failed.lock().push((index, bytes));
@@ -121,6 +175,61 @@ impl BatchCore {
                 self.stop(|_, _| error);
             }
         }
+    }
+
+    /// Hands chunks to the network, as many as may be on it. Each one that is over calls this again.
+    fn hand_over(self: &Arc<Self>) {
+        let far = &self.far;
+        let mut calls = far.calls.fetch_add(1, AcqRel) + 1;
+        if calls > 1 {
+            // The thread that hands over looks again.
+            return;
+        }
+        loop {
+            while far.in_flight.load(Acquire) < IN_FLIGHT {
+                let Some(index) = far.chunks.get(far.next.load(Relaxed)) else {
+                    break;
+                };
+                far.next.fetch_add(1, Relaxed);
+                far.in_flight.fetch_add(1, AcqRel);
+                self.post(*index as usize);
+            }
+            match (far.calls).compare_exchange(calls, 0, AcqRel, Acquire) {
+                Ok(_) => return,
+                Err(more) => calls = more,
+            }
+        }
+    }
+
+    /// Hands a chunk to the network.
+    fn post(self: &Arc<Self>, index: usize) {
+        if !self.may_begin() {
+            return self.end_post(index, UNTOUCHED);
+        }
+        let chunk = &self.chunks[index];
+        let batch = Arc::clone(self);
+        let finish = move |outcome: Result<(), FarFailure>| match outcome {
+            Ok(()) => {
+                batch.note_done(index);
+                batch.end_post(index, DONE);
+            }
+            Err(failure) => {
+                batch.stop(|_, _| failure.error);
+                let state = if failure.is_untouched { UNTOUCHED } else { UNKNOWN };
+                batch.end_post(index, state);
+            }
+        };
+        let remote = &self.plan.remotes[chunk.remote as usize];
+        // SAFETY: 1. condition 1 of `new`, until the batch is over, which it is only after this chunk.
+        unsafe { remote.begin_far(chunk.how, self.steps(chunk), finish) };
+    }
+
+    /// Notes that the network has no part of a chunk any more.
+    fn end_post(self: &Arc<Self>, index: usize, state: u8) {
+        self.states[index].store(state, Release);
+        self.far.in_flight.fetch_sub(1, AcqRel);
+        self.note_over();
+        self.hand_over();
     }
 
     /// Lets no chunk begin any more. The first cause counts.
@@ -151,10 +260,10 @@ impl BatchCore {
     }
 
     /// Stops the batch, and waits until nothing of it lands any more.
-    fn cancel(&self) {
+    fn cancel(self: &Arc<Self>) {
         if !self.is_over.load(Acquire) {
             self.stop(|done, all| Error::Cancelled { done, all });
-            self.help();
+            self.work();
             self.wait();
         }
     }
@@ -184,19 +293,21 @@ impl BatchCore {
     /// [`Error::Closed`], [`Error::Forked`].
     pub(crate) fn start(self: &Arc<Self>, inline: u64) -> crate::Result<()> {
         self.endpoint.check_open()?;
-        if self.plan.bytes <= inline || !self.endpoint.workers.submit(Arc::clone(self) as _) {
-            self.help();
+        if self.near.is_empty() {
+            self.hand_over();
+        } else if self.plan.bytes <= inline || !self.endpoint.workers.submit(Arc::clone(self) as _) {
+            self.work();
         }
         Ok(())
     }
 
     /// Copies here, with the workers if it is long, and waits for the end.
     pub(crate) fn run(self: &Arc<Self>) -> Result<(), BatchFailure> {
-        if self.chunks.len() > 1 {
+        if self.near.len() > 1 {
             // Without workers this thread copies all.
             let _ = self.endpoint.workers.submit(Arc::clone(self) as _);
         }
-        self.help();
+        self.work();
         self.wait();
         self.result()
     }
@@ -204,16 +315,22 @@ impl BatchCore {
     /// Carries one chunk, if one waits. Returns whether it did.
     fn help_once(&self) -> bool {
         let index = self.next.fetch_add(1, AcqRel);
-        let Some(chunk) = self.chunks.get(index) else {
+        let Some(index) = self.near.get(index) else {
             // Keeps the counter from wrapping around.
-            self.next.store(self.chunks.len(), Relaxed);
+            self.next.store(self.near.len(), Relaxed);
             return false;
         };
-        self.carry(index, chunk);
-        if self.over.fetch_add(1, AcqRel) + 1 == self.chunks.len() {
-            self.come_to_end();
-        }
+        self.carry(*index as usize);
+        self.note_over();
         true
+    }
+
+    /// Hands everything over, and copies what nobody has claimed.
+    fn work(self: &Arc<Self>) {
+        if !self.far.chunks.is_empty() {
+            self.hand_over();
+        }
+        while self.help_once() {}
     }
 
     /// Returns the fate of a part.
@@ -233,6 +350,7 @@ impl BatchCore {
             match self.states[at].load(Acquire) {
                 DONE => any = true,
                 UNTOUCHED => all = false,
+                UNKNOWN => (any, all) = (true, false),
                 _ => {
                     let failed = self.failed.lock();
                     let copied = (failed.iter()).find(|(index, _)| *index == at);
@@ -256,16 +374,16 @@ impl BatchCore {
 
 impl SharedWork for BatchCore {
     fn chunks(&self) -> usize {
-        self.chunks.len()
+        self.near.len()
     }
 
-    fn help(&self) {
-        while self.help_once() {}
+    fn help(self: Arc<Self>) {
+        self.work();
     }
 
-    fn close(&self) {
+    fn close(self: Arc<Self>) {
         self.stop(|_, _| Error::Closed);
-        self.help();
+        self.work();
     }
 }
 
@@ -312,7 +430,7 @@ impl BatchHandle {
         let Some(batch) = self.batch.take() else {
             return Ok(());
         };
-        batch.help();
+        batch.work();
         batch.wait();
         batch.result()
     }

@@ -13,13 +13,16 @@ use std::{
 };
 
 use hydrant_conduit::{Error as ConduitError, Window, descriptors};
+use hydrant_fabric::{FabricOptions, FabricPeers};
 use hydrant_local::{LocalListener, MappedMemory, proof};
 use parking_lot::Mutex;
 
 use crate::{
     Address, EndpointEvent, Error, MAX_NAME, Peer, Region, Result,
     address::Way,
+    far::FarSide,
     lent::RegionCore,
+    network::FarSink,
     owned::OwnedBytes,
     service::Service,
     state::{EndpointCommand, EndpointState},
@@ -33,6 +36,22 @@ const MANY_PEERS: u64 = 1024;
 pub struct EndpointBuilder {
     name: String,
     peer_timeout: Duration,
+    hosts: Option<HostsOptions>,
+}
+
+/// How an endpoint uses the network.
+///
+/// The members have defaults: `HostsOptions::default()` uses the interface of the default route, and any port.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HostsOptions {
+    /// The network interfaces that may be used: names, addresses or networks, with commas between; empty for any.
+    pub interface: String,
+    /// The provider of libfabric; empty for the best one. It has to be one over TCP.
+    pub provider: String,
+    /// The port to listen at; 0 for any.
+    pub port: u16,
+    /// The most bytes of lent memory that are registered at a time; `None` for no limit.
+    pub registered: Option<u64>,
 }
 
 impl EndpointBuilder {
@@ -46,6 +65,25 @@ impl EndpointBuilder {
     /// Sets how long calls wait for a peer; 3 seconds by default.
     pub fn peer_timeout(mut self, timeout: Duration) -> Self {
         self.peer_timeout = timeout;
+        self
+    }
+
+    /// Lets peers of other hosts connect, and this endpoint connect to them: by libfabric, over TCP. Peers of the same host
+    /// still reach each other by memory.
+    ///
+    /// ```no_run
+    /// use hydrant_endpoint::{Endpoint, HostsOptions};
+    ///
+    /// let hosts = HostsOptions {
+    ///     interface: "10.0.0.0/8".to_owned(),
+    ///     ..HostsOptions::default()
+    /// };
+    /// let server = Endpoint::builder().name("pages").hosts(hosts).listen()?;
+    /// println!("{}", server.address());
+    /// # Ok::<(), hydrant_endpoint::Error>(())
+    /// ```
+    pub fn hosts(mut self, options: HostsOptions) -> Self {
+        self.hosts = Some(options);
         self
     }
 
@@ -66,6 +104,13 @@ impl EndpointBuilder {
         let drawn = proof::fresh()?;
         let incarnation = drawn.first_chunk().copied().map_or(0, u64::from_le_bytes) | 1;
         let listener = LocalListener::open(key)?;
+        let sink = Arc::new(FarSink::default());
+        let mut ways = vec![Way::Local(listener.name())];
+        let far = match &self.hosts {
+            None => None,
+            Some(hosts) => Some(Arc::new(self.listen_far(hosts, key, &sink)?)),
+        };
+        ways.extend(far.as_ref().map(|far| Way::Far(far.locator())));
         let address = Address {
             incarnation,
             key,
@@ -74,9 +119,10 @@ impl EndpointBuilder {
                 .chars()
                 .filter(|char| !char.is_control())
                 .collect(),
-            ways: vec![Way::Local(listener.name())],
+            ways,
         };
-        let state = EndpointState::new(address, proof::fresh()?, self.peer_timeout)?;
+        let state = EndpointState::new(address, proof::fresh()?, self.peer_timeout, FarSide::new(far))?;
+        sink.set(&state);
         let service = Service::new(Arc::clone(&state), listener)?;
         let thread = thread::Builder::new()
             .name("hydrant-endpoint".to_owned())
@@ -88,6 +134,28 @@ impl EndpointBuilder {
                 thread: Mutex::new(Some(thread)),
             }),
         })
+    }
+
+    /// Listens on the network.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    fn listen_far(
+        &self,
+        hosts: &HostsOptions,
+        key: proof::Bytes16,
+        sink: &Arc<FarSink>,
+    ) -> Result<FabricPeers> {
+        let options = FabricOptions {
+            provider: hosts.provider.clone(),
+            interface: hosts.interface.clone(),
+            port: hosts.port,
+            registered: hosts.registered,
+            peer_timeout: self.peer_timeout,
+            connect_timeout: self.peer_timeout,
+            ..FabricOptions::default()
+        };
+        Ok(FabricPeers::listen(&options, key, Arc::clone(sink) as _)?)
     }
 }
 
@@ -115,6 +183,7 @@ impl EndpointHandle {
         if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
+        self.state.far.close();
         self.state.events.close();
     }
 }
@@ -131,6 +200,7 @@ impl Endpoint {
         EndpointBuilder {
             name: String::new(),
             peer_timeout: Duration::from_secs(3),
+            hosts: None,
         }
     }
 

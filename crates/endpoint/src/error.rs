@@ -255,6 +255,9 @@ pub enum LossCause {
     /// The connection has ended.
     #[error("the connection has ended")]
     Broken,
+    /// The network has lost it, for this reason.
+    #[error("{0}")]
+    Network(&'static str),
     /// It broke the protocol.
     #[error("it broke the protocol ({0})")]
     Malformed(&'static str),

@@ -72,7 +72,7 @@ impl RegionCore {
         let Some(place) = lending.grants.iter().position(is_it) else {
             return true;
         };
-        session.link.end_grant(grant, false);
+        session.link.end_grant(grant);
         // A grant in use stays in the list, so that a revocation waits for it.
         let is_unused = session.link.wait_unused(grant, || false);
         if is_unused {
@@ -95,7 +95,7 @@ impl RegionCore {
         let mut lending = self.lending.lock();
         lending.is_revoked = true;
         for (session, grant) in &lending.grants {
-            session.link.end_grant(*grant, false);
+            session.link.end_grant(*grant);
         }
         let goes_on = || deadline.is_none_or(|deadline| Instant::now() < deadline);
         while let Some((session, grant)) = lending.grants.last().cloned() {

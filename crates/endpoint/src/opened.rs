@@ -4,9 +4,23 @@
 
 use std::sync::Arc;
 
-use hydrant_local::{CopyStep, ForeignMapping, GrantName, GrantUse, WirePacket};
+use hydrant_fabric::{AccessRun, Finish, OperationWay, PeerAccess, PeerOperationFailure};
+use hydrant_local::{CopyStep, ForeignMapping, GrantName, GrantUse, LocalLink, WirePacket};
 
-use crate::{Error, Result, Rights, session::Session, state::EndpointState};
+use crate::{
+    Error, Result, Rights,
+    link::{FarLink, PeerLink, lent_name},
+    promise::Promise,
+    session::Session,
+    state::EndpointState,
+};
+
+/// The failure of an access over the network.
+pub(crate) struct FarFailure {
+    pub(crate) error: Error,
+    /// True if nothing of it reached the network.
+    pub(crate) is_untouched: bool,
+}
 
 /// A region that a peer has granted, until this is dropped.
 pub(crate) struct OpenedRegion {
@@ -71,8 +85,81 @@ impl OpenedRegion {
         how: GrantUse,
         steps: &[CopyStep],
     ) -> Result<(), (usize, Error)> {
+        match &self.session.link {
+            // SAFETY: 1. and 2. the caller's conditions.
+            PeerLink::Local(link) => unsafe { self.copy_here(link, how, steps) },
+            PeerLink::Far(_) => {
+                let done = Promise::new();
+                let promise = Arc::clone(&done);
+                let finish = move |outcome| {
+                    let _ = promise.keep(outcome);
+                };
+                // SAFETY: 1. the caller's conditions, and this waits for the end.
+                unsafe { self.begin_far(how, steps, finish) };
+                match done.wait(None) {
+                    Some(Ok(())) => Ok(()),
+                    Some(Err(failure)) => Err((0, failure.error)),
+                    None => Err((0, self.session.end_error())),
+                }
+            }
+        }
+    }
+
+    /// Begins an access over the network. `finish` is called once, when nothing of it lands any more.
+    ///
+    /// # Safety
+    /// 1. As [`copy`](Self::copy), until `finish` is called.
+    pub(crate) unsafe fn begin_far(
+        &self,
+        how: GrantUse,
+        steps: &[CopyStep],
+        finish: impl FnOnce(Result<(), FarFailure>) + Send + 'static,
+    ) {
+        let session = Arc::clone(&self.session);
+        let (offset, len) = (steps.first()).map_or((0, 0), |step| (step.offset, step.len));
+        let place = [offset, len as u64, self.len];
+        let told = Arc::clone(&session);
+        let finish: Finish = Box::new(move |outcome| {
+            finish(outcome.map_err(|failure| FarFailure {
+                error: told.far_error(failure.why, place),
+                is_untouched: failure.is_untouched,
+            }));
+        });
+        let far = session.link.far();
+        let Some((link, peers)) = far.and_then(|link: &FarLink| Some((link, link.peers()?))) else {
+            return finish(Err(PeerOperationFailure::Lost.untouched()));
+        };
+        let access = PeerAccess {
+            way: match how {
+                GrantUse::Write => OperationWay::Write,
+                GrantUse::Read => OperationWay::Read,
+            },
+            session: link.session(),
+            lent: lent_name(self.grant),
+        };
+        let runs = steps.iter().map(|step| AccessRun {
+            local: step.local,
+            offset: step.offset,
+            len: step.len as u64,
+        });
+        // SAFETY: the caller's condition.
+        if let Err(finish) = unsafe { peers.begin(access, runs, finish) } {
+            finish(Err(PeerOperationFailure::Lost.untouched()));
+        }
+    }
+
+    /// Copies between processes of this host.
+    ///
+    /// # Safety
+    /// 1. and 2. as [`copy`](Self::copy).
+    #[inline]
+    unsafe fn copy_here(
+        &self,
+        link: &LocalLink,
+        how: GrantUse,
+        steps: &[CopyStep],
+    ) -> Result<(), (usize, Error)> {
         let mapping = self.mapping.as_ref().map(ForeignMapping::window);
-        let link = &self.session.link;
         // SAFETY: 1. and 2. the caller's conditions.
         let copied = unsafe { link.copy(self.grant, mapping, how, steps) };
         copied.map_err(|(done, error)| {

@@ -18,11 +18,19 @@ pub(crate) struct LentRegions {
     granted: Mutex<HashMap<(u64, GrantName), Arc<RegionCore>>>,
 }
 
-/// A grant in use of a connection that has ended.
+/// A grant in use that the peer has given back, or whose connection has ended.
 pub(crate) struct Lingering {
     session: Arc<Session>,
     grant: GrantName,
     region: Arc<RegionCore>,
+}
+
+/// The outcome of a release.
+pub(crate) enum Release {
+    /// The grant has ended.
+    Done,
+    /// The peer uses it.
+    InUse(Lingering),
 }
 
 impl Lingering {
@@ -63,11 +71,22 @@ impl LentRegions {
         Ok(grant)
     }
 
-    /// Ends a grant that the peer has given back. Returns `false` if the peer uses it.
-    pub(crate) fn release(&self, session: &Session, grant: GrantName) -> bool {
-        let region = self.granted.lock().remove(&(session.number, grant));
-        // Without a region, it was revoked before.
-        region.is_none_or(|region| region.release(session, grant))
+    /// Ends a grant that the peer has given back.
+    pub(crate) fn release(&self, session: &Arc<Session>, grant: GrantName) -> Release {
+        let Some(region) = self.granted.lock().remove(&(session.number, grant)) else {
+            // It was revoked before.
+            return Release::Done;
+        };
+        let lingering = Lingering {
+            session: Arc::clone(session),
+            grant,
+            region,
+        };
+        if lingering.release() {
+            Release::Done
+        } else {
+            Release::InUse(lingering)
+        }
     }
 
     /// Ends all grants of a connection that has ended. Returns those in use.

@@ -7,22 +7,22 @@ use std::{
     mem::MaybeUninit,
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use hydrant_conduit::Error as ConduitError;
 use hydrant_local::{
-    ArrivalRefusal, ArrivalStep, DeathWatch, GrantName, GrantTerms, HeldWords, Introduction,
-    LocalArrival, LocalLink, LocalListener, LocalPacket, ReceiveError, SendState, WirePacket,
-    monotonic,
+    ArrivalRefusal, ArrivalStep, DeathWatch, HeldWords, Introduction, LocalArrival, LocalLink,
+    LocalListener, LocalPacket, ReceiveError, WirePacket,
 };
 use rustix::event::{Timespec, epoll};
 
 use crate::{
-    Descriptor, LossCause, Result, Rights,
-    news::PeerNews,
+    LossCause, Result,
+    link::PeerLink,
+    packets,
     regions::Lingering,
-    session::{EXPIRED, FORGED, OTHER_OWNER, REVOKED, RegionAnswer, Session, SessionEnding},
+    session::{Session, SessionEnding},
     state::{EndpointCommand, EndpointState, parse_introduction},
     table::{Arriving, PeerStage},
 };
@@ -66,6 +66,7 @@ pub(crate) struct Service {
 
 struct ServedSession {
     session: Arc<Session>,
+    link: Arc<LocalLink>,
     /// True if the peer has said that it leaves.
     leaves: bool,
     /// True once the peer was told that this endpoint leaves.
@@ -155,7 +156,9 @@ impl Service {
     fn timeout(&self) -> Option<Timespec> {
         let first = self.arrivals.values().map(LocalArrival::since).min();
         let first = first.map(|since| since + INTRODUCTION);
-        let linger = (!self.lingering.is_empty()).then(|| Instant::now() + LINGER);
+        // A closed endpoint waits for messages on the network, of which this thread hears nothing.
+        let looks_again = !self.lingering.is_empty() || self.closes.is_some();
+        let linger = looks_again.then(|| Instant::now() + LINGER);
         let until = (first.into_iter().chain(linger))
             .chain(self.accepts_again)
             .min()?;
@@ -183,6 +186,7 @@ impl Service {
                 EndpointCommand::Add(session) => self.add(session),
                 EndpointCommand::Flush(number) => self.flush(number),
                 EndpointCommand::Died(number) => self.process_ended(number),
+                EndpointCommand::Linger(lingering) => self.lingering.extend(lingering),
                 EndpointCommand::Close => {
                     self.closes = Instant::now().checked_add(self.endpoint.patience);
                     let _ = epoll::delete(&self.epoll, &self.listener);
@@ -202,7 +206,7 @@ impl Service {
             };
             if !served.session.has_waiting() && !served.was_told {
                 served.was_told = true;
-                let _ = served.session.link.send(&WirePacket::Leave, None);
+                let _ = served.link.send(&WirePacket::Leave, None);
             }
             if served.session.has_waiting() {
                 self.flush(number);
@@ -213,13 +217,19 @@ impl Service {
                 self.sessions.remove(&number);
             }
         }
-        self.sessions.is_empty() || self.closes.is_some_and(|at| at <= Instant::now())
+        let far_waits = |session: &Arc<Session>| session.link.far().is_some() && session.has_waiting();
+        let is_done = self.sessions.is_empty()
+            && !(self.endpoint.peers.up().iter()).any(|(_, session)| far_waits(session));
+        is_done || self.closes.is_some_and(|at| at <= Instant::now())
     }
 
     fn add(&mut self, session: Arc<Session>) {
+        let Some(link) = session.link.local().cloned() else {
+            return;
+        };
         let number = session.number;
-        let mut watched = self.listen_to(&session.link, 2 * number);
-        if let (Ok(()), Some(process)) = (watched, &session.link.process().watch) {
+        let mut watched = self.listen_to(&link, 2 * number);
+        if let (Ok(()), Some(process)) = (watched, &link.process().watch) {
             watched = self.listen_to(process, 2 * number + 1);
         }
         if let Err(cause) = watched {
@@ -229,11 +239,12 @@ impl Service {
             return;
         }
         if let Some(held) = &mut self.held {
-            held.hold(Arc::clone(&session.link));
+            held.hold(Arc::clone(&link));
         }
-        self.deaths.add(number, Arc::clone(&session.link));
+        self.deaths.add(number, Arc::clone(&link));
         let served = ServedSession {
             session,
+            link,
             leaves: false,
             was_told: false,
         };
@@ -321,7 +332,7 @@ impl Service {
             }
         };
         let identity = Arc::clone(&entry.identity);
-        let session = Session::new(identity, link, self.endpoint.fresh_number());
+        let session = Session::new(identity, PeerLink::Local(Arc::new(link)), self.endpoint.fresh_number());
         entry.set(PeerStage::Up(Arc::clone(&session)));
         self.endpoint.note_up(&session);
         self.add(session);
@@ -332,14 +343,14 @@ impl Service {
         let Some(served) = self.sessions.get(&number) else {
             return;
         };
-        let flags = match served.session.link.flush() {
+        let flags = match served.link.flush() {
             Ok(true) => epoll::EventFlags::IN,
             Ok(false) => epoll::EventFlags::IN | epoll::EventFlags::OUT,
             // The next packet to receive is the end.
             Err(_) => return,
         };
         let data = epoll::EventData::new_u64(2 * number);
-        let _ = epoll::modify(&self.epoll, &served.session.link, data, flags);
+        let _ = epoll::modify(&self.epoll, &served.link, data, flags);
     }
 
     /// Notes that a peer's process has ended. Its last packets count.
@@ -357,11 +368,11 @@ impl Service {
         let Some(served) = self.sessions.get(&number) else {
             return false;
         };
-        let session = Arc::clone(&served.session);
+        let (session, link) = (Arc::clone(&served.session), Arc::clone(&served.link));
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut more = true;
         for _ in 0..TURN {
-            let result = match session.link.receive(&mut buffer) {
+            let result = match link.receive(&mut buffer) {
                 Ok(Some(packet)) => self.take(&session, packet),
                 Ok(None) => {
                     more = false;
@@ -381,14 +392,14 @@ impl Service {
     }
 
     /// Listens to a connection no more.
-    fn unwatch(&mut self, session: &Session) {
-        let _ = epoll::delete(&self.epoll, &session.link);
-        if let Some(process) = &session.link.process().watch {
+    fn unwatch(&mut self, served: &ServedSession) {
+        let _ = epoll::delete(&self.epoll, &served.link);
+        if let Some(process) = &served.link.process().watch {
             let _ = epoll::delete(&self.epoll, process);
         }
-        self.deaths.remove(session.number);
+        self.deaths.remove(served.session.number);
         if let Some(held) = &mut self.held {
-            held.release(&session.link);
+            held.release(&served.link);
         }
     }
 
@@ -397,7 +408,7 @@ impl Service {
         let Some(served) = self.sessions.remove(&session.number) else {
             return;
         };
-        self.unwatch(session);
+        self.unwatch(&served);
         let ending = match loss {
             LossCause::Died if served.leaves => SessionEnding::Left,
             loss => SessionEnding::Lost(loss),
@@ -410,61 +421,9 @@ impl Service {
     /// # Errors
     /// The violation of the protocol, if it is one.
     fn take(&mut self, session: &Arc<Session>, packet: LocalPacket<'_>) -> Result<(), LossCause> {
-        let endpoint = Arc::clone(&self.endpoint);
-        match packet.packet {
-            WirePacket::Ask { request, question } => {
-                match answer(&endpoint, session, request, question) {
-                    SendState::Full => {
-                        return Err(LossCause::Malformed("it does not read its answers"));
-                    }
-                    answered => endpoint.after_send(session, answered),
-                }
-            }
-            WirePacket::Granted {
-                request,
-                grant,
-                file_offset,
-            } => {
-                let answer = RegionAnswer::Granted {
-                    grant,
-                    file: packet.descriptor,
-                    file_offset,
-                };
-                if let Some(RegionAnswer::Granted { grant, .. }) =
-                    session.answer(request, answer)?
-                {
-                    let release = WirePacket::Release { grant };
-                    let sent = session.link.send(&release, None);
-                    endpoint.after_send(session, sent.unwrap_or(SendState::Sent));
-                }
-            }
-            WirePacket::NotGranted { request, cause, .. } => {
-                session.answer(request, RegionAnswer::Refused { cause })?;
-            }
-            WirePacket::Release { grant } => {
-                if !endpoint.regions.release(session, grant) {
-                    return Err(LossCause::Malformed(
-                        "it uses memory that it has given back",
-                    ));
-                }
-            }
-            WirePacket::Message { more, bytes } => {
-                if let Some(message) = session.take_part(more, bytes)? {
-                    endpoint
-                        .events
-                        .push(PeerNews::Message(Arc::clone(session), message));
-                }
-            }
-            WirePacket::Credit { bytes } => {
-                let sent = session.take_credit(bytes)?;
-                endpoint.after_send(session, sent);
-            }
-            WirePacket::Leave => {
-                if let Some(served) = self.sessions.get_mut(&session.number) {
-                    served.leaves = true;
-                }
-            }
-            _ => return Err(LossCause::Malformed("a packet out of its place")),
+        let leaves = packets::take(&self.endpoint, session, packet.packet, packet.descriptor)?;
+        if leaves && let Some(served) = self.sessions.get_mut(&session.number) {
+            served.leaves = true;
         }
         Ok(())
     }
@@ -485,72 +444,4 @@ impl Service {
             let _ = self.endpoint.end_session(&session, SessionEnding::Closed);
         }
     }
-}
-
-/// Answers the question for a region.
-fn answer(
-    endpoint: &EndpointState,
-    session: &Arc<Session>,
-    request: u64,
-    question: &[u8],
-) -> SendState {
-    let outcome = open(endpoint, session, question);
-    let sent = match outcome {
-        Ok((grant, file, file_offset)) => {
-            let packet = WirePacket::Granted {
-                request,
-                grant,
-                file_offset,
-            };
-            session.link.send(&packet, file.as_ref())
-        }
-        Err(cause) => {
-            let packet = WirePacket::NotGranted {
-                request,
-                cause,
-                text: &[],
-            };
-            session.link.send(&packet, None)
-        }
-    };
-    // If the connection has ended, the next packet to receive says so.
-    sent.unwrap_or(SendState::Sent)
-}
-
-/// The grant, and the file to map from an offset on.
-type OpenedGrant = (GrantName, Option<Arc<OwnedFd>>, u64);
-
-/// Grants a peer what a descriptor names.
-fn open(
-    endpoint: &EndpointState,
-    session: &Arc<Session>,
-    question: &[u8],
-) -> Result<OpenedGrant, u8> {
-    let descriptor = Descriptor::from_bytes(question).map_err(|_| FORGED)?;
-    if descriptor.owner != endpoint.incarnation {
-        return Err(OTHER_OWNER);
-    }
-    if !descriptor.is_of(&endpoint.secret) {
-        return Err(FORGED);
-    }
-    let region = endpoint.regions.get(descriptor.region).ok_or(REVOKED)?;
-    let scope = descriptor.scope();
-    let until = match scope.until {
-        None => None,
-        Some(until) => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            let now = u64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
-            let left = until.checked_sub(now).filter(|left| *left > 0);
-            Some(monotonic().saturating_add(left.ok_or(EXPIRED)?))
-        }
-    };
-    let terms = GrantTerms {
-        addr: region.window.addr() + scope.start as usize,
-        len: scope.len as usize,
-        read: scope.rights.contains(Rights::READ),
-        write: scope.rights.contains(Rights::WRITE),
-        until,
-    };
-    let grant = endpoint.regions.grant(&region, session, &terms)?;
-    Ok((grant, region.file.clone(), scope.start))
 }

@@ -10,10 +10,13 @@ use std::{
     time::Instant,
 };
 
-use hydrant_local::{GrantName, LinkError, LocalLink, MAX_PAYLOAD, SendState, WirePacket};
+use hydrant_fabric::PeerOperationFailure;
+use hydrant_local::{GrantName, LinkError, SendState, WirePacket};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Error, LossCause, Result, identity::PeerIdentity, promise::Promise};
+use crate::{
+    Error, LossCause, Result, identity::PeerIdentity, link::PeerLink, promise::Promise,
+};
 
 /// The most bytes of a message.
 pub const MAX_MESSAGE: usize = 256 << 10;
@@ -69,7 +72,7 @@ pub(crate) enum RegionAnswer {
 /// A connection to a peer.
 pub(crate) struct Session {
     pub(crate) peer: Arc<PeerIdentity>,
-    pub(crate) link: Arc<LocalLink>,
+    pub(crate) link: PeerLink,
     /// The number by which the service thread knows it.
     pub(crate) number: u64,
     /// Set once, by the thread that ends the connection.
@@ -104,10 +107,10 @@ struct Inbox {
 }
 
 impl Session {
-    pub(crate) fn new(peer: Arc<PeerIdentity>, link: LocalLink, number: u64) -> Arc<Self> {
+    pub(crate) fn new(peer: Arc<PeerIdentity>, link: PeerLink, number: u64) -> Arc<Self> {
         Arc::new(Self {
             peer,
-            link: Arc::new(link),
+            link,
             number,
             ending: OnceLock::new(),
             questions: Mutex::default(),
@@ -123,7 +126,7 @@ impl Session {
         if self.ending.set(ending).is_err() {
             return false;
         }
-        self.link.end();
+        (self.link).end(matches!(ending, SessionEnding::Left | SessionEnding::Closed));
         let questions = std::mem::take(&mut *self.questions.lock());
         for promise in questions.into_values() {
             let _ = promise.keep(RegionAnswer::Ended);
@@ -170,6 +173,29 @@ impl Session {
             LinkError::Forbidden => Error::Forbidden { peer },
             LinkError::Ended => self.end_error(),
         }
+    }
+
+    /// Returns the error of an access over the network.
+    pub(crate) fn far_error(
+        &self,
+        failure: PeerOperationFailure,
+        [offset, len, region]: [u64; 3],
+    ) -> Error {
+        use hydrant_local::GrantRefusal as Refusal;
+        let refusal = match failure {
+            PeerOperationFailure::Revoked => Refusal::Revoked,
+            PeerOperationFailure::Expired => Refusal::Expired,
+            PeerOperationFailure::OutOfBounds => Refusal::OutOfBounds,
+            PeerOperationFailure::NoRights => Refusal::NotPermitted,
+            PeerOperationFailure::NotRegistered => {
+                return Error::NotMapped {
+                    peer: self.peer.label(),
+                };
+            }
+            PeerOperationFailure::Lost => return self.end_error(),
+            PeerOperationFailure::Network(cause) => return Error::System(cause),
+        };
+        self.access_error(LinkError::Refused(refusal), [offset, len, region])
     }
 
     /// Asks the peer a question. Returns the promise of the answer, and whether the link has to be flushed.
@@ -251,7 +277,7 @@ impl Session {
     fn put(&self, outbox: &mut MessageOutbox, message: &[u8]) -> Result<SendState> {
         outbox.unread += message.len() + OVERHEAD;
         let mut state = SendState::Sent;
-        let mut parts = message.chunks(MAX_PAYLOAD).peekable();
+        let mut parts = message.chunks(self.link.most_bytes()).peekable();
         let mut next = Some(parts.next().unwrap_or_default());
         while let Some(bytes) = next {
             next = parts.next();

@@ -12,12 +12,15 @@ use std::{
 };
 
 use hydrant_base::words::Fixed;
-use hydrant_conduit::{CommandQueue, fork::CreatorProcess};
+use hydrant_conduit::{CommandQueue, Error as ConduitError, fork::CreatorProcess};
+use hydrant_fabric::FabricPeers;
 use hydrant_local::{ConnectError, SendState, proof::Bytes16};
 
 use crate::{
     Address, Error, MAX_NAME, Result,
     address::Way,
+    far::FarSide,
+    link::PeerLink,
     news::{NewsQueue, PeerNews},
     promise::deadline,
     regions::{LentRegions, Lingering},
@@ -34,6 +37,8 @@ pub(crate) enum EndpointCommand {
     Flush(u64),
     /// The process at the other end of this connection is dying.
     Died(u64),
+    /// Grants of the network are in use, and will end.
+    Linger(Vec<Lingering>),
     /// The endpoint is closed.
     Close,
 }
@@ -46,6 +51,8 @@ pub(crate) struct EndpointState {
     pub(crate) secret: Bytes16,
     pub(crate) regions: LentRegions,
     pub(crate) peers: PeerTable,
+    /// The peers of other hosts.
+    pub(crate) far: FarSide,
     pub(crate) events: NewsQueue,
     pub(crate) workers: Arc<Workers>,
     pub(crate) commands: CommandQueue<EndpointCommand>,
@@ -59,13 +66,19 @@ pub(crate) struct EndpointState {
 impl EndpointState {
     /// # Errors
     /// [`Error::System`].
-    pub(crate) fn new(address: Address, secret: Bytes16, patience: Duration) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        address: Address,
+        secret: Bytes16,
+        patience: Duration,
+        far: FarSide,
+    ) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
             incarnation: address.incarnation,
             address,
             secret,
             regions: LentRegions::default(),
             peers: PeerTable::default(),
+            far,
             events: NewsQueue::default(),
             workers: Workers::new(),
             commands: CommandQueue::new()?,
@@ -196,7 +209,9 @@ impl EndpointState {
             }
             match self.attempt(address, &entry, deadline) {
                 Ok(session) => return Ok((entry, session)),
-                Err(ConnectError::Crossing) => entry.fail(PeerStage::Expecting),
+                Err(AttemptError::Local(ConnectError::Crossing)) => {
+                    entry.fail(PeerStage::Expecting);
+                }
                 Err(cause) => {
                     entry.fail(PeerStage::Idle);
                     // The peer may have connected meanwhile.
@@ -204,40 +219,77 @@ impl EndpointState {
                         return Ok((entry, session));
                     }
                     return Err(match cause {
-                        ConnectError::System(cause) => Error::System(cause),
-                        ConnectError::Nobody => unreachable(
-                            "nobody listens at its address on this host: it has ended, or is of another host".into(),
-                        ),
-                        ConnectError::TimedOut => {
+                        AttemptError::Local(ConnectError::System(cause)) => Error::System(cause),
+                        AttemptError::Local(ConnectError::Nobody) => {
+                            unreachable(self.why_nobody(address).to_owned())
+                        }
+                        AttemptError::Local(ConnectError::TimedOut) | AttemptError::TimedOut => {
                             unreachable(format!("no answer within {} ms", patience.as_millis()))
                         }
-                        other => unreachable(other.to_string()),
+                        AttemptError::Local(other) => unreachable(other.to_string()),
+                        AttemptError::Far(why) => unreachable(why),
                     });
                 }
             }
         }
     }
 
-    /// Makes one attempt to connect.
+    /// Returns why nobody answers at an address, as far as is known.
+    fn why_nobody(&self, address: &Address) -> &'static str {
+        let is_far = |way: &Way| matches!(way, Way::Far(_));
+        match (self.far.peers().is_some(), address.ways.iter().any(is_far)) {
+            (true, false) => {
+                "nobody listens at its address on this host, and it does not listen on the network \
+                 (EndpointBuilder::hosts)"
+            }
+            (false, true) => {
+                "nobody listens at its address on this host, and this endpoint does not use the network \
+                 (EndpointBuilder::hosts)"
+            }
+            _ => "nobody listens at its address on this host: it has ended, or is of another host",
+        }
+    }
+
+    /// Makes one attempt to connect: on this host, or else over the network.
     fn attempt(
         self: &Arc<Self>,
         address: &Address,
         entry: &Arc<PeerEntry>,
         deadline: Instant,
+    ) -> Result<Arc<Session>, AttemptError> {
+        for way in &address.ways {
+            if let Way::Local(name) = way {
+                match self.attempt_here(name, address, entry, deadline) {
+                    Err(ConnectError::Nobody) => {}
+                    outcome => return outcome.map_err(AttemptError::Local),
+                }
+            }
+        }
+        for way in &address.ways {
+            if let (Way::Far(locator), Some(peers)) = (way, self.far.peers()) {
+                return self.attempt_far(peers, locator, address, deadline);
+            }
+        }
+        Err(AttemptError::Local(ConnectError::Nobody))
+    }
+
+    /// Connects to a process of this host.
+    fn attempt_here(
+        self: &Arc<Self>,
+        name: &Bytes16,
+        address: &Address,
+        entry: &Arc<PeerEntry>,
+        deadline: Instant,
     ) -> Result<Arc<Session>, ConnectError> {
-        let way = address.ways.iter().find_map(|way| match way {
-            Way::Local(name) => Some(name),
-            Way::Unknown(..) => None,
-        });
-        let way = way.ok_or(ConnectError::Nobody)?;
         let own = self.introduction();
-        let (link, theirs) = hydrant_local::connect(way, &address.key, &own, deadline)?;
+        let (link, theirs) = hydrant_local::connect(name, &address.key, &own, deadline)?;
         let (incarnation, _) = parse_introduction(&theirs)
             .ok_or(ConnectError::Malformed("an introduction that is none"))?;
         if incarnation != address.incarnation {
             let what = format!("incarnation {incarnation:016x} answers: it has been started again");
             return Err(ConnectError::Refused(what));
         }
+        let link = PeerLink::Local(Arc::new(link));
         let session = Session::new(Arc::clone(&entry.identity), link, self.fresh_number());
         if !entry.set_up(&session) {
             session.end(SessionEnding::Closed);
@@ -248,6 +300,42 @@ impl EndpointState {
             .push(EndpointCommand::Add(Arc::clone(&session)));
         Ok(session)
     }
+
+    /// Connects over the network. The network's thread makes the connection.
+    fn attempt_far(
+        &self,
+        peers: Arc<FabricPeers>,
+        locator: &[u8],
+        address: &Address,
+        deadline: Instant,
+    ) -> Result<Arc<Session>, AttemptError> {
+        let there = (locator, &address.key);
+        let call = (self.far).call(&peers, there, &self.introduction(), address.incarnation);
+        // The network cannot be closed while somebody has it.
+        drop(peers);
+        let (call, number) = call.map_err(|cause| match cause {
+            ConduitError::Unreachable(why) => AttemptError::Far(why),
+            cause => AttemptError::Local(ConnectError::System(cause)),
+        })?;
+        match call.outcome.wait_or_abandon(deadline) {
+            Some(outcome) => outcome.map_err(AttemptError::Far),
+            None => {
+                self.far.take_call(number);
+                if let Some(peers) = self.far.peers() {
+                    peers.disconnect(number);
+                }
+                Err(AttemptError::TimedOut)
+            }
+        }
+    }
+}
+
+/// The reason why an attempt to connect failed.
+enum AttemptError {
+    Local(ConnectError),
+    /// The network says so.
+    Far(String),
+    TimedOut,
 }
 
 /// Parses an introduction: the incarnation and the name.

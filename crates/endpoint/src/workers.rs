@@ -17,10 +17,10 @@ pub(crate) trait SharedWork: Send + Sync {
     fn chunks(&self) -> usize;
 
     /// Does chunks of the work until all are claimed.
-    fn help(&self);
+    fn help(self: Arc<Self>);
 
     /// Ends the work, because the endpoint is closed.
-    fn close(&self);
+    fn close(self: Arc<Self>);
 }
 
 /// A few threads, which are started when there is work for them.
@@ -105,7 +105,7 @@ impl Workers {
                     state.sleeping -= 1;
                 }
             };
-            batch.help();
+            Arc::clone(&batch).help();
             // Every chunk has been claimed.
             let mut state = self.state.lock();
             state.queue.retain(|other| !Arc::ptr_eq(other, &batch));

@@ -70,9 +70,6 @@ mod atomics;
 mod collective;
 mod counters;
 mod error;
-#[cfg(feature = "ofi")]
-#[cfg_attr(not(test), expect(dead_code, reason = "endpoints call it"))]
-mod fabric_peers;
 mod foresight;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

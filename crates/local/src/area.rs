@@ -108,6 +108,18 @@ pub struct GrantName {
     pub(crate) state: u64,
 }
 
+impl GrantName {
+    /// Returns the name that a layer above gives to a grant of its own, which no area has.
+    pub fn of_number(state: u64) -> Self {
+        Self { index: 0, state }
+    }
+
+    /// Returns the number of a grant of the layer above.
+    pub fn number(self) -> u64 {
+        self.state
+    }
+}
+
 fixed! {
     GrantName { index, state }
 }

@@ -63,7 +63,7 @@ pub enum WirePacket<'a> {
 
 impl<'a> WirePacket<'a> {
     /// Appends the packet to `to`.
-    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
+    pub fn encode(&self, to: &mut Vec<u8>) {
         match *self {
             Self::Challenge { version, nonce } => (1_u8, (version, nonce)).put(to),
             Self::Hello {
@@ -120,8 +120,8 @@ impl<'a> WirePacket<'a> {
     /// Parses a packet.
     ///
     /// # Errors
-    /// [`Malformed`].
-    pub(crate) fn parse(mut from: &'a [u8]) -> Result<Self, Malformed> {
+    /// [`Malformed`](hydrant_base::words::Malformed).
+    pub fn parse(mut from: &'a [u8]) -> Result<Self, Malformed> {
         let rest = &mut from;
         let packet = match u8::take(rest)? {
             1 => {

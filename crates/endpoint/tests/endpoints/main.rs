@@ -1,5 +1,8 @@
 //! Endpoints of one process: rights, leases, batches, cancels, messages, events, strangers.
 
+#[path = "../network/mod.rs"]
+mod network;
+
 use std::{
     os::{
         fd::AsFd,
@@ -16,19 +19,59 @@ use hydrant_endpoint::{
     Peer, RegionRows, Rights,
 };
 use hydrant_testing::{HANG, running};
+use network::Network;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+/// Defines tests of each function on each network.
+macro_rules! on_each_network {
+    ($($test:ident,)*) => {
+        mod on_one_host {
+            use super::Network;
+
+            $(#[test]
+            fn $test() {
+                super::$test(Network::Host);
+            })*
+        }
+
+        mod over_tcp {
+            use super::Network;
+
+            $(#[test]
+            fn $test() {
+                if Network::Tcp.is_there() {
+                    super::$test(Network::Tcp);
+                }
+            })*
+        }
+    };
+}
+
+on_each_network! {
+    rights_and_bounds_are_kept,
+    forged_foreign_and_cut_descriptors_are_refused,
+    a_lease_ends,
+    a_revoked_region_is_gone_for_all,
+    a_region_that_is_dropped_or_borrowed_too_long_is_revoked,
+    rows_go_where_they_should,
+    a_hundred_thousand_parts_arrive,
+    after_a_cancel_or_deadline_nothing_lands,
+    each_part_of_a_failed_batch_tells_its_fate,
+    a_batch_is_a_future,
+    messages_of_all_lengths_arrive_in_order,
+    a_peer_that_reads_nothing_is_sent_no_more_than_a_window,
+    events_come_by_descriptor_and_by_future,
+    a_closed_endpoint_refuses_and_its_peers_hear_of_it,
+}
+
 fn endpoint(name: &str) -> Endpoint {
-    Endpoint::builder()
-        .name(name)
-        .listen()
-        .expect("an endpoint")
+    Network::Host.endpoint(name)
 }
 
 /// Makes an owner, a user, and the owner as the user sees it.
-fn pair() -> (Endpoint, Endpoint, Peer) {
-    let (owner, user) = (endpoint("owner"), endpoint("user"));
-    let peer = user.connect(owner.address()).expect("a connection");
+fn pair(network: Network) -> (Endpoint, Endpoint, Peer) {
+    let (owner, user) = (network.endpoint("owner"), network.endpoint("user"));
+    let peer = user.connect(&network.address(&owner)).expect("a connection");
     (owner, user, peer)
 }
 
@@ -42,9 +85,8 @@ fn message(endpoint: &Endpoint) -> Vec<u8> {
     }
 }
 
-#[test]
-fn rights_and_bounds_are_kept() {
-    let (owner, _user, peer) = pair();
+fn rights_and_bounds_are_kept(network: Network) {
+    let (owner, _user, peer) = pair(network);
     let region = owner.expose(vec![5; 1000]).unwrap();
     let part = region.lend(100..200, Rights::READ, None).unwrap();
     let remote = peer.open(&part).unwrap();
@@ -89,9 +131,8 @@ fn rights_and_bounds_are_kept() {
     assert_eq!(seen[0], 1);
 }
 
-#[test]
-fn forged_foreign_and_cut_descriptors_are_refused() {
-    let (owner, _user, peer) = pair();
+fn forged_foreign_and_cut_descriptors_are_refused(network: Network) {
+    let (owner, _user, peer) = pair(network);
     let region = owner.alloc(1000).unwrap();
     let bytes = region.descriptor(Rights::READ).to_bytes();
     let mut forged = bytes.clone();
@@ -99,7 +140,7 @@ fn forged_foreign_and_cut_descriptors_are_refused() {
     forged[last] ^= 1;
     let forged = Descriptor::from_bytes(&forged).unwrap();
     assert!(matches!(peer.open(&forged), Err(Error::Forged { .. })));
-    let other = endpoint("other");
+    let other = network.endpoint("other");
     let foreign = other.alloc(10).unwrap().descriptor(Rights::READ);
     assert!(matches!(peer.open(&foreign), Err(Error::OtherOwner { .. })));
     assert!(Descriptor::from_bytes(&bytes[1..]).is_err());
@@ -107,9 +148,8 @@ fn forged_foreign_and_cut_descriptors_are_refused() {
     peer.open(&region.descriptor(Rights::READ)).unwrap();
 }
 
-#[test]
-fn a_lease_ends() {
-    let (owner, _user, peer) = pair();
+fn a_lease_ends(network: Network) {
+    let (owner, _user, peer) = pair(network);
     let region = owner.alloc(1000).unwrap();
     let lease = Duration::from_millis(100);
     let short = region.lend(0..10, Rights::READ, Some(lease)).unwrap();
@@ -132,11 +172,10 @@ fn a_lease_ends() {
     peer.open(&far).unwrap().read(0, &mut [0]).unwrap();
 }
 
-#[test]
-fn a_revoked_region_is_gone_for_all() {
-    let (owner, _user, peer) = pair();
-    let third = endpoint("third");
-    let others = third.connect(owner.address()).unwrap();
+fn a_revoked_region_is_gone_for_all(network: Network) {
+    let (owner, _user, peer) = pair(network);
+    let third = network.endpoint("third");
+    let others = third.connect(&network.address(&owner)).unwrap();
     let region = owner.expose(vec![1; 100]).unwrap();
     let lent = region.descriptor(Rights::READ_WRITE);
     let (one, two) = (peer.open(&lent).unwrap(), others.open(&lent).unwrap());
@@ -151,9 +190,8 @@ fn a_revoked_region_is_gone_for_all() {
     assert!(kept.take_back().unwrap().is_none());
 }
 
-#[test]
-fn a_region_that_is_dropped_or_borrowed_too_long_is_revoked() {
-    let (owner, _user, peer) = pair();
+fn a_region_that_is_dropped_or_borrowed_too_long_is_revoked(network: Network) {
+    let (owner, _user, peer) = pair(network);
     let region = owner.alloc(10).unwrap();
     let remote = peer.open(&region.descriptor(Rights::READ)).unwrap();
     drop(region);
@@ -173,9 +211,8 @@ fn a_region_that_is_dropped_or_borrowed_too_long_is_revoked() {
     assert_eq!(buffer, [0; 10]);
 }
 
-#[test]
-fn rows_go_where_they_should() {
-    let (owner, _user, peer) = pair();
+fn rows_go_where_they_should(network: Network) {
+    let (owner, _user, peer) = pair(network);
     for lent in [
         owner.alloc(10_000).unwrap(),
         owner.expose(vec![0; 10_000]).unwrap(),
@@ -232,9 +269,8 @@ fn rows_go_where_they_should() {
     }
 }
 
-#[test]
-fn a_hundred_thousand_parts_arrive() {
-    let (owner, user, peer) = pair();
+fn a_hundred_thousand_parts_arrive(network: Network) {
+    let (owner, user, peer) = pair(network);
     let lent = owner.alloc(8 << 20).unwrap();
     let remote = peer.open(&lent.descriptor(Rights::READ_WRITE)).unwrap();
     let own = user
@@ -258,9 +294,8 @@ fn a_hundred_thousand_parts_arrive() {
     }
 }
 
-#[test]
-fn after_a_cancel_or_deadline_nothing_lands() {
-    let (owner, user, peer) = pair();
+fn after_a_cancel_or_deadline_nothing_lands(network: Network) {
+    let (owner, user, peer) = pair(network);
     let len = 256 << 20;
     let lent = owner.alloc(len).unwrap();
     let remote = peer.open(&lent.descriptor(Rights::READ_WRITE)).unwrap();
@@ -302,9 +337,8 @@ fn after_a_cancel_or_deadline_nothing_lands() {
     }
 }
 
-#[test]
-fn each_part_of_a_failed_batch_tells_its_fate() {
-    let (owner, _user, peer) = pair();
+fn each_part_of_a_failed_batch_tells_its_fate(network: Network) {
+    let (owner, _user, peer) = pair(network);
     let [good, bad] = [1, 2].map(|byte| owner.expose(vec![byte; 1000]).unwrap());
     let [good_there, bad_there] =
         [&good, &bad].map(|it| peer.open(&it.descriptor(Rights::WRITE)).unwrap());
@@ -330,9 +364,8 @@ fn each_part_of_a_failed_batch_tells_its_fate() {
     }
 }
 
-#[test]
-fn a_batch_is_a_future() {
-    let (owner, user, peer) = pair();
+fn a_batch_is_a_future(network: Network) {
+    let (owner, user, peer) = pair(network);
     let lent = owner.alloc(4 << 20).unwrap();
     let remote = peer.open(&lent.descriptor(Rights::WRITE)).unwrap();
     for len in [10, 4 << 20] {
@@ -349,9 +382,8 @@ fn a_batch_is_a_future() {
     block_on(empty).unwrap();
 }
 
-#[test]
-fn messages_of_all_lengths_arrive_in_order() {
-    let (owner, user, peer) = pair();
+fn messages_of_all_lengths_arrive_in_order(network: Network) {
+    let (owner, user, peer) = pair(network);
     let lengths = [0, 1, 1000, 32 << 10, (32 << 10) + 1, 100_000, MAX_MESSAGE];
     let sender = thread::spawn(move || {
         for round in 0..20_u8 {
@@ -377,9 +409,8 @@ fn messages_of_all_lengths_arrive_in_order() {
     assert!(matches!(last, Some(EndpointEvent::Left(_))), "{last:?}");
 }
 
-#[test]
-fn a_peer_that_reads_nothing_is_sent_no_more_than_a_window() {
-    let (owner, _user, peer) = pair();
+fn a_peer_that_reads_nothing_is_sent_no_more_than_a_window(network: Network) {
+    let (owner, _user, peer) = pair(network);
     let patience = Duration::from_millis(50);
     let mut sent = 0;
     let refused = loop {
@@ -402,17 +433,16 @@ fn a_peer_that_reads_nothing_is_sent_no_more_than_a_window() {
     assert_eq!(message(&owner), b"and more");
 }
 
-#[test]
-fn events_come_by_descriptor_and_by_future() {
-    let owner = endpoint("owner");
+fn events_come_by_descriptor_and_by_future(network: Network) {
+    let owner = network.endpoint("owner");
     let is_readable = || {
         let descriptor = owner.event_descriptor().unwrap();
         let mut fds = [PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN)];
         poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
     };
     assert!(!is_readable());
-    let user = endpoint("user");
-    let peer = user.connect(owner.address()).unwrap();
+    let user = network.endpoint("user");
+    let peer = user.connect(&network.address(&owner)).unwrap();
     running::until(is_readable);
     assert!(matches!(
         owner.try_event().unwrap(),
@@ -437,9 +467,8 @@ fn events_come_by_descriptor_and_by_future() {
     assert!(is_readable());
 }
 
-#[test]
-fn a_closed_endpoint_refuses_and_its_peers_hear_of_it() {
-    let (owner, user, peer) = pair();
+fn a_closed_endpoint_refuses_and_its_peers_hear_of_it(network: Network) {
+    let (owner, user, peer) = pair(network);
     let lent = owner.alloc(100).unwrap();
     let remote = peer.open(&lent.descriptor(Rights::READ_WRITE)).unwrap();
     assert_eq!(user.peers(), std::slice::from_ref(&peer));
@@ -456,9 +485,9 @@ fn a_closed_endpoint_refuses_and_its_peers_hear_of_it() {
     assert!(matches!(remote.write(0, &[1]), Err(Error::Left { .. })));
     assert!(matches!(peer.send(b"?"), Err(Error::Left { .. })));
     assert!(matches!(owner.alloc(1), Err(Error::Closed)));
-    assert!(matches!(owner.connect(user.address()), Err(Error::Closed)));
+    assert!(matches!(owner.connect(&network.address(&user)), Err(Error::Closed)));
     assert!(matches!(
-        user.connect(owner.address()),
+        user.connect(&network.address(&owner)),
         Err(Error::Unreachable { .. })
     ));
     lent.write(0, &[1]).unwrap();
@@ -508,7 +537,7 @@ fn events_that_nobody_reads_take_little_memory() {
 /// Strangers of this host find the socket in `/proc/net/unix`, and do not know the key.
 #[test]
 fn strangers_get_nothing_and_hinder_nobody() {
-    let (owner, _user, peer) = pair();
+    let (owner, _user, peer) = pair(Network::Host);
     let listed = std::fs::read_to_string("/proc/net/unix").unwrap();
     let sockets = listed
         .lines()

@@ -88,9 +88,9 @@ impl EndpointRoom {
             Ok(Posted::Pending(ticket)) => {
                 let grant = state.grants.0.entry((piece.session, piece.chunk));
                 grant.or_default().uses += 1;
-                state.operations.posted.insert(ticket, piece);
+                state.note_posted(ticket, piece);
             }
-            Ok(_) => state.end_piece(&piece, Ok(())),
+            Ok(_) => state.end_posted(&piece),
             Err(error) => state.end_piece(&piece, Err(error.into())),
         }
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Conduit, Delivery, Error, OwnedMessage, ReplyPort, Sink, Sleep, Sleeper, Ticket,
+    Conduit, Delivery, Error, OwnedMessage, Rank, ReplyPort, Sink, Sleep, Sleeper, Ticket,
 };
 use hydrant_ofi::{PeerEvent, PeerHandler};
 use parking_lot::{Mutex, MutexGuard};
@@ -17,7 +17,6 @@ use super::{
     operations::PeerOperationFailure,
     wire::{self, EndpointMessage},
 };
-use crate::Rank;
 
 /// The longest sleep: with nothing to do, and while messages wait for room.
 const REST: Duration = Duration::from_secs(1);
@@ -137,19 +136,30 @@ impl EndpointRoom {
     ) -> MutexGuard<'a, FabricState> {
         self.flush(&mut state);
         self.tell_ended(state);
-        match due {
-            Due::Event(event) => self.sink.event(event),
-            Due::Message(from, bytes) => self.sink.message(from, &bytes),
+        let ending = match due {
+            Due::Event(event) => {
+                let ending = event.ending();
+                self.sink.event(event);
+                ending
+            }
+            Due::Message(from, bytes) => {
+                self.sink.message(from, &bytes);
+                None
+            }
+        };
+        let mut state = self.state.lock();
+        if let Some(record) = ending.and_then(|session| state.sessions.get_mut(&session)) {
+            record.is_told = true;
         }
-        self.state.lock()
+        state
     }
 
     /// Tells the ends of operations without the lock, and frees numbers of sessions that are over.
     pub(super) fn tell_ended(&self, mut state: MutexGuard<'_, FabricState>) {
-        let ended = state.operations.take_ended();
+        let ended = state.take_ended();
         self.release_unused(&mut state);
         drop(state);
-        for (finish, outcome) in ended {
+        for (_, finish, outcome) in ended {
             finish(outcome);
         }
     }
@@ -159,7 +169,7 @@ impl EndpointRoom {
         let over = mem::take(&mut state.over);
         for session in over {
             match state.sessions.get(&session) {
-                Some(record) if record.uses > 0 => state.over.push(session),
+                Some(record) if record.uses > 0 || !record.is_told => state.over.push(session),
                 Some(record) => {
                     self.control.release(record.rank);
                     state.sessions.remove(&session);

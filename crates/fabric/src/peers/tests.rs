@@ -47,15 +47,14 @@ struct Side {
 impl Side {
     /// Makes an endpoint on the loopback interface. `None` without libfabric.
     fn new(m: Option<u64>) -> Option<Self> {
-        let mut settings = Settings::new();
-        settings.ofi_interface = "lo".to_owned();
-        settings.m = m;
         let heard = Arc::new(HeardByTest::default());
-        let options = EndpointOptions {
+        let options = FabricOptions {
+            interface: "lo".to_owned(),
+            registered: m,
             peer_timeout: Duration::from_secs(2),
-            ..EndpointOptions::default()
+            ..FabricOptions::default()
         };
-        match FabricPeers::listen(&settings, &options, KEY, Arc::clone(&heard) as _) {
+        match FabricPeers::listen(&options, KEY, Arc::clone(&heard) as _) {
             Ok(peers) => Some(Self { heard, peers }),
             Err(why) => {
                 left_out(why);
@@ -98,7 +97,7 @@ impl Side {
         lent: LentName,
         at: u64,
         own: &Window,
-    ) -> PeerOperationEnd {
+    ) -> std::result::Result<(), PeerOperationFailure> {
         self.begin(way, to, lent, at, own)
             .recv_timeout(HANG)
             .expect("an end")
@@ -111,27 +110,54 @@ impl Side {
         lent: LentName,
         at: u64,
         own: &Window,
-    ) -> mpsc::Receiver<PeerOperationEnd> {
+    ) -> mpsc::Receiver<std::result::Result<(), PeerOperationFailure>> {
         let (sender, end) = mpsc::channel();
         let finish: Finish = Box::new(move |outcome| {
-            let _ = sender.send(outcome);
+            let _ = sender.send(outcome.map_err(|error| error.why));
         });
+        let access = PeerAccess {
+            way,
+            session: to,
+            lent,
+        };
+        let run = AccessRun {
+            local: own.as_ptr().expose_provenance(),
+            offset: at,
+            len: own.len() as u64,
+        };
         // SAFETY: tests keep the window until the end.
-        let begun =
-            unsafe { (self.peers).begin(way, to, lent, at, own.as_ptr(), own.len(), finish) };
-        if begun.is_err() {
-            let (sender, lost) = mpsc::channel();
-            sender
-                .send(Err(PeerOperationFailure::Lost))
-                .expect("a channel");
-            return lost;
+        if let Err(finish) = unsafe { self.peers.begin(access, [run].into_iter(), finish) } {
+            finish(Err(PeerOperationFailure::Lost.untouched()));
         }
         end
     }
 
-    fn lend(&self, memory: &Window, rights: LentRights) -> LentName {
+    fn lend(&self, to: FabricSession, memory: &Window, write: bool) -> LentName {
+        self.lend_until(to, memory, write, None)
+    }
+
+    fn lend_until(
+        &self,
+        to: FabricSession,
+        memory: &Window,
+        write: bool,
+        until: Option<Instant>,
+    ) -> LentName {
+        let terms = LentTerms {
+            addr: memory.as_ptr().expose_provenance(),
+            len: memory.len(),
+            read: true,
+            write,
+            until,
+        };
         // SAFETY: tests keep the window until it is taken back, or the endpoint dropped.
-        unsafe { self.peers.lend(memory.as_ptr(), memory.len(), rights) }
+        unsafe { self.peers.lend(to, terms) }.expect("a session")
+    }
+
+    fn unlend(&self, name: LentName) {
+        self.peers.end_lend(name);
+        assert!(self.peers.wait_unused(name, || true));
+        self.peers.free_lent(name);
     }
 }
 
@@ -175,7 +201,7 @@ fn data_and_then_a_message_arrive() {
         return;
     };
     let memory = Window::private(3 * wire::CHUNK as usize + 17);
-    let lent = two.lend(&memory, LentRights::ReadWrite);
+    let lent = two.lend(back, &memory, true);
     for (round, at) in [0, 1, wire::CHUNK - 3, wire::CHUNK + 5]
         .into_iter()
         .enumerate()
@@ -196,16 +222,16 @@ fn data_and_then_a_message_arrive() {
     assert_eq!(one.message(), b"thanks");
     one.peers.disconnect(there);
     wait_for("the end", || two.ended(back));
-    two.peers.unlend(lent);
+    two.unlend(lent);
 }
 
 #[test]
 fn accesses_outside_what_is_lent_fail() {
-    let Some((one, two, there, _)) = pair(None) else {
+    let Some((one, two, there, back)) = pair(None) else {
         return;
     };
     let memory = filled(10_000, 1);
-    let lent = two.lend(&memory, LentRights::Read);
+    let lent = two.lend(back, &memory, false);
     let own = Window::private(100);
     let run = |way, name, at| one.run(way, there, name, at, &own);
     run(OperationWay::Read, lent, 9900).expect("inside");
@@ -228,25 +254,25 @@ fn accesses_outside_what_is_lent_fail() {
     let end = run(OperationWay::Read, LentName(99), 0);
     assert!(matches!(end, Err(PeerOperationFailure::Revoked)), "{end:?}");
     assert!(bytes_of(&memory) == bytes_of(&filled(10_000, 1)));
-    two.peers.unlend(lent);
+    two.unlend(lent);
     let end = run(OperationWay::Read, lent, 0);
     assert!(matches!(end, Err(PeerOperationFailure::Revoked)), "{end:?}");
 }
 
 #[test]
 fn nothing_lands_after_memory_was_taken_back() {
-    let Some((one, two, there, _)) = pair(None) else {
+    let Some((one, two, there, back)) = pair(None) else {
         return;
     };
     for round in 0..5 {
         let memory = Window::private(2 * wire::CHUNK as usize);
-        let lent = two.lend(&memory, LentRights::ReadWrite);
+        let lent = two.lend(back, &memory, true);
         let own = filled(memory.len(), round);
         let ends: Vec<_> = (0..8)
             .map(|_| one.begin(OperationWay::Write, there, lent, 0, &own))
             .collect();
         thread::sleep(Duration::from_millis(round as u64 * 2));
-        two.peers.unlend(lent);
+        two.unlend(lent);
         memory.fill(0, memory.len(), 9).expect("in bounds");
         for end in ends {
             let end = end.recv_timeout(HANG).expect("an end");
@@ -263,11 +289,11 @@ fn nothing_lands_after_memory_was_taken_back() {
 #[test]
 fn registered_memory_stays_within_its_limit() {
     let most = 2 * wire::CHUNK;
-    let Some((one, two, there, _)) = pair(Some(most)) else {
+    let Some((one, two, there, back)) = pair(Some(most)) else {
         return;
     };
     let memory = Window::private(9 * wire::CHUNK as usize);
-    let lent = two.lend(&memory, LentRights::ReadWrite);
+    let lent = two.lend(back, &memory, true);
     let own = filled(memory.len(), 5);
     let end = one.begin(OperationWay::Write, there, lent, 0, &own);
     let outcome = wait_for("the end", || {
@@ -276,7 +302,7 @@ fn registered_memory_stays_within_its_limit() {
     });
     outcome.expect("written");
     assert!(bytes_of(&memory) == bytes_of(&own));
-    two.peers.unlend(lent);
+    two.unlend(lent);
     assert_eq!(two.peers.room.state.lock().lender.registered(), 0);
 }
 
@@ -286,7 +312,7 @@ fn a_given_up_session_ends_its_operations() {
         return;
     };
     let memory = Window::private(2 * wire::CHUNK as usize);
-    let lent = two.lend(&memory, LentRights::ReadWrite);
+    let lent = two.lend(back, &memory, true);
     let own = filled(memory.len(), 5);
     let ends: Vec<_> = (0..20)
         .map(|_| one.begin(OperationWay::Write, there, lent, 0, &own))
@@ -298,7 +324,7 @@ fn a_given_up_session_ends_its_operations() {
     }
     assert!(one.peers.send(there, b"more").is_err());
     wait_for("the loss there", || two.ended(back));
-    two.peers.unlend(lent);
+    two.unlend(lent);
     // Another session begins, with another number.
     one.heard.events.lock().clear();
     let asked = one.peers.connect(&two.peers.locator(), &KEY, b"again");
@@ -313,16 +339,16 @@ fn another_process() {
     let Ok(text) = std::env::var(CHILD) else {
         return;
     };
-    let words: Vec<&str> = text.split(' ').collect();
-    let digits = |at: usize| u8::from_str_radix(&words[0][at..at + 2], 16).expect("hexadecimal");
-    let locator: Vec<u8> = (0..words[0].len()).step_by(2).map(digits).collect();
-    let lent = LentName(words[1].parse().expect("a number"));
+    let digits = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
+    let locator: Vec<u8> = (0..text.len()).step_by(2).map(digits).collect();
     let side = Side::new(None).expect("libfabric");
     let there = side
         .peers
         .connect(&locator, &KEY, b"a child")
         .expect("an address");
     side.met();
+    let name = side.message();
+    let lent = LentName(u64::from_le_bytes(name[..].try_into().expect("a number")));
     let own = filled(2 * wire::CHUNK as usize, 7);
     loop {
         if side.run(OperationWay::Write, there, lent, 0, &own).is_err() {
@@ -339,20 +365,23 @@ fn memory_comes_back_from_a_killed_process() {
     };
     let memory = Window::private(2 * wire::CHUNK as usize);
     for round in 0..2 {
-        let lent = side.lend(&memory, LentRights::ReadWrite);
         let locator: String = (side.peers.locator().iter())
             .map(|byte| format!("{byte:02x}"))
             .collect();
         let mut child = Command::new(std::env::current_exe().expect("a path"))
             .args([
                 "--exact",
-                "fabric_peers::tests::another_process",
+                "peers::tests::another_process",
                 "--nocapture",
             ])
-            .env(CHILD, format!("{locator} {}", lent.0))
+            .env(CHILD, locator)
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
+        let session = side.met();
+        let lent = side.lend(session, &memory, true);
+        let told = side.peers.send(session, &lent.0.to_le_bytes());
+        told.expect("a session");
         // The child may write until it is killed.
         let mut output = BufReader::new(child.stdout.take().expect("its output")).lines();
         let lines = output.by_ref().map_while(std::result::Result::ok);
@@ -363,12 +392,52 @@ fn memory_comes_back_from_a_killed_process() {
         let sent = Command::new("kill").args([signal, &id]).status();
         assert!(sent.expect("it runs").success());
         let since = Instant::now();
-        side.peers.unlend(lent);
+        side.unlend(lent);
         println!("back {:?} after {signal}", since.elapsed());
         memory.fill(0, memory.len(), 9).expect("in bounds");
         thread::sleep(Duration::from_millis(50));
         assert!(bytes_of(&memory).iter().all(|byte| *byte == 9));
         child.kill().expect("it is ours");
         child.wait().expect("it is ours");
+        side.heard.events.lock().clear();
     }
+}
+
+#[test]
+fn memory_is_lent_to_one_session_and_for_a_time() {
+    let Some((one, two, there, back)) = pair(None) else {
+        return;
+    };
+    let Some(third) = Side::new(None) else {
+        return;
+    };
+    let memory = Window::private(100);
+    let lent = two.lend(back, &memory, true);
+    // A peer that guesses the name of what another was lent.
+    two.heard.events.lock().clear();
+    let asked = (third.peers).connect(&two.peers.locator(), &KEY, b"a third");
+    let other = asked.expect("an address");
+    assert_eq!(third.met(), other);
+    let own = filled(100, 3);
+    let end = third.run(OperationWay::Write, other, lent, 0, &own);
+    assert!(matches!(end, Err(PeerOperationFailure::Revoked)), "{end:?}");
+    assert!(bytes_of(&memory).iter().all(|byte| *byte == 0));
+    // The time passes while the peer holds a grant.
+    let until = Instant::now() + Duration::from_millis(300);
+    let short = two.lend_until(back, &memory, true, Some(until));
+    one.run(OperationWay::Write, there, short, 0, &own)
+        .expect("in time");
+    while Instant::now() < until {
+        thread::sleep(Duration::from_millis(10));
+    }
+    wait_for("the end of the time", || {
+        let end = one.run(OperationWay::Write, there, short, 0, &own);
+        assert!(
+            matches!(end, Ok(()) | Err(PeerOperationFailure::Expired)),
+            "{end:?}"
+        );
+        end.is_err().then_some(())
+    });
+    two.unlend(short);
+    two.unlend(lent);
 }

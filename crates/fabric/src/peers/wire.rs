@@ -29,6 +29,8 @@ pub(super) enum ChunkRefusal {
     NoRights = 3,
     /// It could not be registered.
     NotRegistered = 4,
+    /// The time for which it was lent is over.
+    Expired = 5,
 }
 
 /// The memory of a chunk, as its owner registered it.
@@ -109,6 +111,7 @@ pub(super) fn decode<'a>(delivery: &Delivery<'a>) -> Option<EndpointMessage<'a>>
                 ChunkRefusal::OutOfBounds,
                 ChunkRefusal::NoRights,
                 ChunkRefusal::NotRegistered,
+                ChunkRefusal::Expired,
             ];
             let why = known.into_iter().find(|known| *known as u64 == why)?;
             Some(EndpointMessage::Refuse(name(lent, index), why))
@@ -121,8 +124,9 @@ pub(super) fn decode<'a>(delivery: &Delivery<'a>) -> Option<EndpointMessage<'a>>
 
 #[cfg(test)]
 mod tests {
+    use hydrant_conduit::Rank;
+
     use super::*;
-    use crate::Rank;
 
     #[test]
     fn messages_are_read_back() {

@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 
-use hydrant_conduit::{Conduit, OwnedMessage, Sent};
+use hydrant_conduit::{Conduit, OwnedMessage, Rank, Sent};
 use rustc_hash::FxHashMap;
 
 use super::{
     EndpointRoom, FabricState,
     wire::{self, EndpointMessage},
 };
-use crate::Rank;
+
+/// The most bytes that wait for a peer. Only a peer that asks and does not read the answers reaches this.
+const MOST_WAITING: usize = 8 << 20;
 
 /// Messages that were not sent yet, in order for each peer.
 #[derive(Default)]
@@ -20,17 +22,17 @@ pub(super) struct WireOutbox {
 #[derive(Default)]
 struct WireQueue {
     messages: VecDeque<OwnedMessage>,
+    /// The bytes of their payloads.
+    bytes: usize,
     /// True if the session is left after the last message.
     closes: bool,
 }
 
 impl WireOutbox {
     pub(super) fn push(&mut self, to: Rank, message: OwnedMessage) {
-        self.queues
-            .entry(to)
-            .or_default()
-            .messages
-            .push_back(message);
+        let queue = self.queues.entry(to).or_default();
+        queue.bytes += message.payload.len();
+        queue.messages.push_back(message);
     }
 
     pub(super) fn tell(&mut self, to: Rank, message: EndpointMessage<'_>) {
@@ -48,6 +50,11 @@ impl WireOutbox {
         self.queues.remove(&rank);
     }
 
+    /// Returns true if no more is taken for a peer.
+    pub(super) fn is_full(&self, to: Rank) -> bool {
+        (self.queues.get(&to)).is_some_and(|queue| queue.bytes >= MOST_WAITING)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
@@ -59,11 +66,14 @@ impl EndpointRoom {
         state.outbox.queues.retain(|rank, queue| {
             while let Some(message) = queue.messages.front() {
                 match self.conduit.send(*rank, &message.message()) {
-                    Ok(Sent::Yes) => queue.messages.pop_front(),
+                    Ok(Sent::Yes) => {
+                        queue.bytes -= message.payload.len();
+                        queue.messages.pop_front();
+                    }
                     Ok(Sent::Full) => return true,
                     // Its end is an event.
                     Err(_) => return false,
-                };
+                }
             }
             if queue.closes {
                 self.control.disconnect(*rank);
