@@ -1,5 +1,7 @@
 //! Endpoints in processes of their own: transfers, revocations, kills, stops, returns, strangers.
 
+#[path = "../network/mod.rs"]
+mod network;
 mod puppet;
 
 use std::{
@@ -16,47 +18,61 @@ use hydrant_testing::{
     roles::{self, test},
     running,
 };
+use network::Network;
 use puppet::Puppet;
 use rustix::process::Signal;
 
 fn main() -> ExitCode {
-    let tests = vec![
-        test("data_arrives_in_mapped_and_in_other_memory", data_arrives),
-        test("a_message_comes_after_its_data", messages_come_after_data),
-        test("revoked_memory_is_touched_by_nobody", revoked_memory),
-        test("a_killed_peer_is_told_and_harms_no_other", killed),
-        test("a_death_is_told_before_much_memory_is_freed", much_memory),
+    let mut tests = Vec::new();
+    for network in [Network::Host, Network::Tcp] {
+        let all: [(&str, fn(Network)); 9] = [
+            ("data_arrives_in_mapped_and_in_other_memory", data_arrives),
+            ("a_message_comes_after_its_data", messages_come_after_data),
+            ("revoked_memory_is_touched_by_nobody", revoked_memory),
+            ("a_killed_peer_is_told_and_harms_no_other", killed),
+            (
+                "a_peer_killed_while_it_writes_holds_up_no_revocation",
+                killed_while_writing,
+            ),
+            ("a_peer_that_returns_is_another_incarnation", returned),
+            ("both_may_connect_at_once", both_connect),
+            (
+                "a_forked_child_has_no_endpoint_and_ends_no_connection",
+                forked_child,
+            ),
+            ("joins_and_kills_leave_memory_flat", joins_and_kills),
+        ];
+        tests.extend(all.map(|(name, body)| {
+            test(format!("{}::{name}", network.name()), move || {
+                if network == Network::Host || network.is_there() {
+                    body(network);
+                }
+            })
+        }));
+    }
+    tests.extend([
         test(
-            "a_peer_killed_while_it_writes_holds_up_no_revocation",
-            killed_while_writing,
+            "host::a_death_is_told_before_much_memory_is_freed",
+            much_memory,
         ),
-        test("a_peer_that_returns_is_another_incarnation", returned),
-        test("a_stopped_owner_is_read_and_written", stopped_owner),
+        test("host::a_stopped_owner_is_read_and_written", stopped_owner),
         test(
-            "a_stopped_user_holds_up_revocations_only_if_it_copies",
+            "host::a_stopped_user_holds_up_revocations_only_if_it_copies",
             stopped_user,
         ),
-        test("both_may_connect_at_once", both_connect),
-        test(
-            "a_forked_child_has_no_endpoint_and_ends_no_connection",
-            forked_child,
-        ),
-        test("joins_and_kills_leave_memory_flat", joins_and_kills),
-    ];
+        test("tcp::a_stopped_peer_is_lost_and_nothing_lands", || {
+            if Network::Tcp.is_there() {
+                stopped_and_lost();
+            }
+        }),
+    ]);
     roles::main(
         |role, arguments| match (role, arguments) {
-            ("puppet", [name]) => Some(puppet::play(name)),
+            ("puppet", [name, network]) => Some(puppet::play(name, network)),
             _ => None,
         },
         tests,
     )
-}
-
-fn endpoint(name: &str) -> Endpoint {
-    Endpoint::builder()
-        .name(name)
-        .listen()
-        .expect("an endpoint")
 }
 
 fn descriptor(text: &str) -> Descriptor {
@@ -71,14 +87,17 @@ fn pattern(seed: u8, len: usize) -> Vec<u8> {
         .collect()
 }
 
-fn data_arrives() {
-    let mut owner = Puppet::start("owner");
-    let user = endpoint("user");
+fn data_arrives(network: Network) {
+    let mut owner = Puppet::start(network, "owner");
+    let user = network.endpoint("user");
     let peer = user.connect(&owner.address).unwrap();
     for kind in ["alloc", "expose"] {
         let lent = descriptor(&owner.ask(&format!("{kind} memory 8000000")));
         let remote = peer.open(&lent).unwrap();
-        assert_eq!(remote.is_mapped(), kind == "alloc");
+        assert_eq!(
+            remote.is_mapped(),
+            kind == "alloc" && network == Network::Host
+        );
         for (seed, len) in [(1, 0), (2, 1), (3, 4096), (4, 700_001), (5, 8_000_000)] {
             let (sent, mut back) = (pattern(seed, len), vec![0; len]);
             let offset = (8_000_000 - len) as u64 / 3;
@@ -107,9 +126,9 @@ fn data_arrives() {
     }
 }
 
-fn messages_come_after_data() {
-    let mut owner = Puppet::start("owner");
-    let mut user = Puppet::start("user");
+fn messages_come_after_data(network: Network) {
+    let mut owner = Puppet::start(network, "owner");
+    let mut user = Puppet::start(network, "user");
     let address = owner.address.to_string();
     assert_eq!(user.ask(&format!("connect owner {address}")), "connected");
     assert_eq!(owner.ask("event"), "connected user");
@@ -128,12 +147,13 @@ fn messages_come_after_data() {
     }
 }
 
-fn revoked_memory() {
-    let mut owner = Puppet::start("owner");
-    let mut user = Puppet::start("user");
+fn revoked_memory(network: Network) {
+    let mut owner = Puppet::start(network, "owner");
+    let mut user = Puppet::start(network, "user");
     let address = owner.address.to_string();
     assert_eq!(user.ask(&format!("connect owner {address}")), "connected");
-    for round in 0..60 {
+    let rounds = if network == Network::Host { 60 } else { 20 };
+    for round in 0..rounds {
         let lent = owner.ask("lend memory 300000");
         assert_eq!(user.ask(&format!("open remote owner {lent}")), "open");
         user.tell("hammer remote 51 3");
@@ -149,10 +169,10 @@ fn revoked_memory() {
     }
 }
 
-fn killed() {
-    let mut owner = Puppet::start("owner");
-    let mut other = Puppet::start("other");
-    let user = endpoint("user");
+fn killed(network: Network) {
+    let mut owner = Puppet::start(network, "owner");
+    let mut other = Puppet::start(network, "other");
+    let user = network.endpoint("user");
     let peer = user.connect(&owner.address).unwrap();
     let survivor = user.connect(&other.address).unwrap();
     let [remote, kept] = [(&mut owner, &peer), (&mut other, &survivor)].map(|(puppet, peer)| {
@@ -165,17 +185,12 @@ fn killed() {
     owner.kill();
     match user.next_event_within(HANG).unwrap() {
         Some(EndpointEvent::Lost { peer, cause }) => {
-            assert_eq!((peer.name(), cause), ("owner", LossCause::Died));
+            assert_eq!(peer.name(), "owner");
+            assert_eq!(cause == LossCause::Died, network == Network::Host, "{cause}");
         }
         other => panic!("{other:?}"),
     }
-    assert!(matches!(
-        remote.write(0, &[1]),
-        Err(Error::Lost {
-            cause: LossCause::Died,
-            ..
-        })
-    ));
+    assert!(matches!(remote.write(0, &[1]), Err(Error::Lost { .. })));
     assert!(matches!(peer.send(b"?"), Err(Error::Lost { .. })));
     let gone = user.connect(&owner.address);
     assert!(matches!(gone, Err(Error::Unreachable { .. })), "{gone:?}");
@@ -187,9 +202,9 @@ fn killed() {
 
 /// The kernel frees the memory of a killed process before it closes its sockets.
 fn much_memory() {
-    let user = endpoint("user");
+    let user = Network::Host.endpoint("user");
     let early = (0..5).filter(|_| {
-        let mut owner = Puppet::start("owner");
+        let mut owner = Puppet::start(Network::Host, "owner");
         owner.ask("expose memory 268435456");
         owner.ask("fill memory 1");
         user.connect(&owner.address).unwrap();
@@ -213,10 +228,11 @@ fn much_memory() {
     );
 }
 
-fn killed_while_writing() {
-    let mut owner = Puppet::start("owner");
-    for _ in 0..10 {
-        let mut user = Puppet::start("user");
+fn killed_while_writing(network: Network) {
+    let mut owner = Puppet::start(network, "owner");
+    let rounds = if network == Network::Host { 10 } else { 4 };
+    for _ in 0..rounds {
+        let mut user = Puppet::start(network, "user");
         let address = owner.address.to_string();
         user.ask(&format!("connect owner {address}"));
         let lent = owner.ask("lend memory 30000000");
@@ -228,11 +244,11 @@ fn killed_while_writing() {
     }
 }
 
-fn returned() {
-    let user = endpoint("user");
+fn returned(network: Network) {
+    let user = network.endpoint("user");
     let mut last: Option<(Address, Descriptor)> = None;
     for round in 0..5 {
-        let mut owner = Puppet::start("cache");
+        let mut owner = Puppet::start(network, "cache");
         let peer = user.connect(&owner.address).unwrap();
         let event = user.next_event_within(HANG).unwrap();
         match (&last, event) {
@@ -261,8 +277,8 @@ fn returned() {
 }
 
 fn stopped_owner() {
-    let mut owner = Puppet::start("owner");
-    let user = endpoint("user");
+    let mut owner = Puppet::start(Network::Host, "owner");
+    let user = Network::Host.endpoint("user");
     let peer = user.connect(&owner.address).unwrap();
     let lent =
         ["alloc", "expose"].map(|kind| descriptor(&owner.ask(&format!("{kind} {kind} 100000"))));
@@ -293,8 +309,8 @@ fn stopped_owner() {
 }
 
 fn stopped_user() {
-    let owner = endpoint("owner");
-    let mut user = Puppet::start("user");
+    let owner = Network::Host.endpoint("owner");
+    let mut user = Puppet::start(Network::Host, "user");
     let address = owner.address().to_string();
     user.ask(&format!("connect owner {address}"));
     let idle = owner.expose(vec![0; 100]).unwrap();
@@ -318,9 +334,10 @@ fn stopped_user() {
     assert_eq!(user.hear(), "error the region of endpoint owner is revoked");
 }
 
-fn both_connect() {
-    for round in 0..40 {
-        let mut pair = [Puppet::start("one"), Puppet::start("two")];
+fn both_connect(network: Network) {
+    let rounds = if network == Network::Host { 40 } else { 5 };
+    for round in 0..rounds {
+        let mut pair = [Puppet::start(network, "one"), Puppet::start(network, "two")];
         let addresses = [pair[0].address.to_string(), pair[1].address.to_string()];
         pair[0].tell(&format!("connect other {}", addresses[1]));
         pair[1].tell(&format!("connect other {}", addresses[0]));
@@ -343,9 +360,9 @@ fn both_connect() {
     }
 }
 
-fn forked_child() {
-    let mut owner = Puppet::start("owner");
-    let user = endpoint("user");
+fn forked_child(network: Network) {
+    let mut owner = Puppet::start(network, "owner");
+    let user = network.endpoint("user");
     let peer = user.connect(&owner.address).unwrap();
     let lent = descriptor(&owner.ask("alloc memory 4096"));
     let remote = peer.open(&lent).unwrap();
@@ -392,11 +409,11 @@ fn forked_child() {
     rustix::process::kill_process(child, Signal::KILL).unwrap();
 }
 
-fn joins_and_kills() {
-    let mut owner = Puppet::start("owner");
+fn joins_and_kills(network: Network) {
+    let mut owner = Puppet::start(network, "owner");
     let lent = owner.ask("alloc memory 65536");
     let kill = |owner: &mut Puppet, lent: &str| {
-        let mut user = Puppet::start("user");
+        let mut user = Puppet::start(network, "user");
         let address = owner.address.to_string();
         user.ask(&format!("connect owner {address}"));
         user.ask(&format!("open remote owner {lent}"));
@@ -406,7 +423,7 @@ fn joins_and_kills() {
         assert!(owner.ask("event").starts_with("lost user"));
     };
     let join = |owner: &mut Puppet, lent: &str| {
-        let user = endpoint("guest");
+        let user = network.endpoint("guest");
         let peer = user.connect(&owner.address).unwrap();
         let remote = peer.open(&descriptor(lent)).unwrap();
         remote.write(0, &[4; 100]).unwrap();
@@ -421,13 +438,59 @@ fn joins_and_kills() {
     };
     let pid = owner.pid().as_raw_nonzero().to_string();
     let before = [open("self"), open(&pid)];
-    (0..300).for_each(|_| join(&mut owner, &lent));
-    (0..20).for_each(|_| kill(&mut owner, &lent));
+    // To open libfabric takes a while.
+    let [joins, kills] = if network == Network::Host {
+        [1000, 50]
+    } else {
+        [10, 3]
+    };
+    (0..joins / 3).for_each(|_| join(&mut owner, &lent));
+    (0..kills / 2).for_each(|_| kill(&mut owner, &lent));
     let resident = owner.status("VmRSS");
-    (0..1000).for_each(|_| join(&mut owner, &lent));
-    (0..50).for_each(|_| kill(&mut owner, &lent));
+    (0..joins).for_each(|_| join(&mut owner, &lent));
+    (0..kills).for_each(|_| kill(&mut owner, &lent));
     let after = owner.status("VmRSS");
     assert!(after < resident + 1024, "from {resident} to {after} KiB");
     // Descriptors of the last one are closed soon.
     running::until(|| open("self") <= before[0] && open(&pid) <= before[1]);
+}
+
+/// A peer that is stopped for longer than the patience is lost, in both directions. Its memory comes back, and what it
+/// had in flight never lands.
+fn stopped_and_lost() {
+    let network = Network::Tcp;
+    let patience = Duration::from_secs(1);
+    let owner = network
+        .builder("owner")
+        .peer_timeout(patience)
+        .listen()
+        .unwrap();
+    let mut user = Puppet::start(network, "user");
+    let address = network.address(&owner).to_string();
+    assert_eq!(user.ask(&format!("connect owner {address}")), "connected");
+    let region = owner.expose(vec![0; 20_000_000]).unwrap();
+    let lent = region.descriptor(Rights::READ_WRITE);
+    assert_eq!(user.ask(&format!("open busy owner {lent}")), "open");
+    user.tell("hammer busy 9 2");
+    thread::sleep(Duration::from_millis(50));
+    user.stop();
+    let since = Instant::now();
+    let mut buffer = region.take_back().unwrap().expect("it owned the buffer");
+    let back = since.elapsed();
+    assert!(back < HANG / 4, "{back:?}");
+    buffer.fill(7);
+    user.signal(Signal::CONT);
+    assert!(user.hear().starts_with("error endpoint owner is lost"));
+    thread::sleep(Duration::from_millis(100));
+    assert!(buffer.iter().all(|byte| *byte == 7));
+    // A new connection works.
+    while owner.try_event().unwrap().is_some() {}
+    assert_eq!(user.ask(&format!("connect owner {address}")), "connected");
+    let region = owner.expose(vec![0; 100]).unwrap();
+    let lent = region.descriptor(Rights::READ_WRITE);
+    assert_eq!(user.ask(&format!("open again owner {lent}")), "open");
+    assert_eq!(user.ask("write again 3 5 10"), "written");
+    let mut seen = [0; 5];
+    region.read(0, &mut seen).unwrap();
+    assert_eq!(seen, [0, 0, 0, 5, 5]);
 }

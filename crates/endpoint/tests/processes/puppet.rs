@@ -17,6 +17,8 @@ use hydrant_endpoint::{
 use hydrant_testing::{HANG, running};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::network::Network;
+
 /// The test's side of a puppet. A puppet that is dropped is killed.
 pub(crate) struct Puppet {
     process: Child,
@@ -27,9 +29,9 @@ pub(crate) struct Puppet {
 
 impl Puppet {
     /// Starts an endpoint with this name.
-    pub(crate) fn start(name: &str) -> Self {
+    pub(crate) fn start(network: Network, name: &str) -> Self {
         let mut process = Command::new(std::env::current_exe().expect("a test has a file"))
-            .args(["--role", "puppet", name])
+            .args(["--role", "puppet", name, network.name()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -129,12 +131,10 @@ struct Things {
 }
 
 /// Plays a puppet.
-pub(crate) fn play(name: &str) -> ExitCode {
-    let endpoint = Endpoint::builder()
-        .name(name)
-        .listen()
-        .expect("an endpoint");
-    println!("{}", endpoint.address());
+pub(crate) fn play(name: &str, network: &str) -> ExitCode {
+    let network = Network::of_name(network);
+    let endpoint = network.endpoint(name);
+    println!("{}", network.address(&endpoint));
     let mut things = Things::default();
     for line in std::io::stdin().lines() {
         let line = line.expect("a line");
