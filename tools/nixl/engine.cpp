@@ -31,6 +31,25 @@ std::uint64_t peer_timeout(const abi::Parameters& parameters) {
     return found == parameters.end() ? 0 : std::strtoull(found->second.c_str(), nullptr, 10) * 1'000'000;
 }
 
+// Sets whether peers of other hosts connect, and by which interfaces. Returns false for a value that is none.
+bool choose_hosts(const abi::Parameters& parameters, hydrant_endpoint_options& options) {
+    const auto hosts = parameters.find("hosts");
+    const std::string choice = hosts == parameters.end() ? "if_available" : hosts->second;
+    if (choice == "none") {
+        options.hosts = HYDRANT_HOSTS_NONE;
+    } else if (choice == "if_available") {
+        options.hosts = HYDRANT_HOSTS_IF_AVAILABLE;
+    } else if (choice == "required") {
+        options.hosts = HYDRANT_HOSTS_REQUIRED;
+    } else {
+        refuse(Status::InvalidParameter, "the parameter hosts is none, if_available or required, and not: " + choice);
+        return false;
+    }
+    const auto interfaces = parameters.find("interfaces");
+    if (interfaces != parameters.end() && !interfaces->second.empty()) options.interfaces = interfaces->second.c_str();
+    return true;
+}
+
 // Takes the byte of the format off.
 bool unpack(const std::string& blob, std::string& content) {
     if (blob.empty() || blob[0] != FORMAT) return false;
@@ -48,7 +67,10 @@ bool Engine::open_endpoint() {
         return false;
     }
     const bool is_name = local_agent.size() <= LONGEST_NAME && local_agent.find('\0') == std::string::npos;
-    hydrant_endpoint_options options = {is_name ? local_agent.c_str() : nullptr, peer_timeout(parameters)};
+    hydrant_endpoint_options options = {};
+    options.name = is_name ? local_agent.c_str() : nullptr;
+    options.peer_timeout = peer_timeout(parameters);
+    if (!choose_hosts(parameters, options)) return false;
     int status = hydrant_endpoint_open(&options, &endpoint);
     if (status == HYDRANT_ERROR_ARGUMENT || status == HYDRANT_ERROR_TOO_LONG) {
         // The name is not UTF-8. Peers know the agent by the name in its messages.

@@ -34,7 +34,9 @@ const char* name() { return "HYDRANT"; }
 
 const char* version() { return HYDRANT_NIXL_VERSION; }
 
-abi::Parameters options() { return {{"peer_timeout_ms", "3000"}}; }
+abi::Parameters options() {
+    return {{"peer_timeout_ms", "3000"}, {"hosts", "if_available"}, {"interfaces", ""}};
+}
 
 std::vector<abi::Memory> memories() { return {abi::Memory::Dram}; }
 

@@ -508,6 +508,21 @@
 #define HYDRANT_MOST_LEVELS 8
 
 /**
+ * An endpoint for peers of its host.
+ */
+#define HYDRANT_HOSTS_NONE 0
+
+/**
+ * An endpoint for peers of any host, if there is a network with libfabric, and otherwise of its host.
+ */
+#define HYDRANT_HOSTS_IF_AVAILABLE 1
+
+/**
+ * An endpoint for peers of any host.
+ */
+#define HYDRANT_HOSTS_REQUIRED 2
+
+/**
  * The right to read a region.
  */
 #define HYDRANT_READ 1
@@ -826,6 +841,23 @@ typedef struct {
    * How long calls wait for a peer, in nanoseconds; 0 is 3 seconds.
    */
   uint64_t peer_timeout;
+  /**
+   * Whether peers of other hosts connect: HYDRANT_HOSTS_NONE, HYDRANT_HOSTS_IF_AVAILABLE or HYDRANT_HOSTS_REQUIRED.
+   */
+  uint32_t hosts;
+  /**
+   * The port at which peers of other hosts connect; 0 for any.
+   */
+  uint16_t port;
+  /**
+   * The network interfaces that may be used: names, addresses or networks, with commas between. If it is null, the
+   * variable HYDRANT_OFI_INTERFACE counts, and without that the interface of the default route.
+   */
+  const char *interfaces;
+  /**
+   * The most bytes of lent memory that are registered at a time for peers of other hosts; 0 for no limit.
+   */
+  uint64_t registered;
 } hydrant_endpoint_options;
 
 /**

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // makes windows of lent memory
 
 use std::{
-    fmt,
+    env, fmt,
     future::poll_fn,
     os::fd::BorrowedFd,
     ptr::NonNull,
@@ -52,6 +52,20 @@ pub struct HostsOptions {
     pub port: u16,
     /// The most bytes of lent memory that are registered at a time; `None` for no limit.
     pub registered: Option<u64>,
+    /// True if the endpoint is to be of one host where there is no such network, instead of an error.
+    pub optional: bool,
+}
+
+impl HostsOptions {
+    /// Returns the default, with the interfaces and the provider of jobs: those of the variables `HYDRANT_OFI_INTERFACE`
+    /// and `HYDRANT_OFI_PROVIDER`.
+    pub fn from_env() -> Self {
+        Self {
+            interface: env::var("HYDRANT_OFI_INTERFACE").unwrap_or_default(),
+            provider: env::var("HYDRANT_OFI_PROVIDER").unwrap_or_default(),
+            ..Self::default()
+        }
+    }
 }
 
 impl EndpointBuilder {
@@ -108,7 +122,14 @@ impl EndpointBuilder {
         let mut ways = vec![Way::Local(listener.name())];
         let far = match &self.hosts {
             None => None,
-            Some(hosts) => Some(Arc::new(self.listen_far(hosts, key, &sink)?)),
+            Some(hosts) => match self.listen_far(hosts, key, &sink) {
+                Ok(far) => Some(Arc::new(far)),
+                Err(why) if hosts.optional => {
+                    tracing::info!(%why, "the endpoint is of this host only");
+                    None
+                }
+                Err(why) => return Err(why),
+            },
         };
         ways.extend(far.as_ref().map(|far| Way::Far(far.locator())));
         let address = Address {

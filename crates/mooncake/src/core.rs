@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hydrant_endpoint::{Address, Endpoint, EndpointEvent, MAX_NAME, Peer};
+use hydrant_endpoint::{Address, Endpoint, EndpointEvent, HostsOptions, MAX_NAME, Peer};
 use parking_lot::Mutex;
 
 use crate::{
@@ -32,7 +32,10 @@ impl EngineCore {
     /// # Errors
     /// The sentence.
     pub(crate) fn new(name: String) -> Result<Arc<Self>> {
-        let builder = Endpoint::builder().peer_timeout(PATIENCE);
+        let builder = Endpoint::builder().peer_timeout(PATIENCE).hosts(HostsOptions {
+            optional: true,
+            ..HostsOptions::from_env()
+        });
         let endpoint = match name.len() <= MAX_NAME {
             true => builder.name(&name).listen()?,
             false => builder.listen()?,

@@ -6,13 +6,19 @@ use std::{
     time::Duration,
 };
 
-use hydrant::endpoint::Endpoint;
+use hydrant::endpoint::{Endpoint, HostsOptions};
 
 use super::{
     objects::{ENDPOINTS, write_bytes},
-    types::{hydrant_endpoint, hydrant_endpoint_options},
+    types::{
+        HYDRANT_HOSTS_IF_AVAILABLE, HYDRANT_HOSTS_NONE, HYDRANT_HOSTS_REQUIRED, hydrant_endpoint,
+        hydrant_endpoint_options,
+    },
 };
-use crate::edge::{argument, edge, output, room};
+use crate::{
+    edge::{argument, edge, output, room},
+    status::CallFailure,
+};
 
 /// Opens an endpoint. Options may be null.
 ///
@@ -40,10 +46,40 @@ pub unsafe extern "C" fn hydrant_endpoint_open(
             if options.peer_timeout != 0 {
                 builder = builder.peer_timeout(Duration::from_nanos(options.peer_timeout));
             }
+            if options.hosts != HYDRANT_HOSTS_NONE {
+                // SAFETY: C1 and C2.
+                builder = builder.hosts(unsafe { hosts(options)? });
+            }
         }
         endpoint.write(ENDPOINTS.insert(builder.listen()?)?);
         Ok(())
     })
+}
+
+/// Returns the options of the network.
+///
+/// # Safety
+/// C1 and C2 of `options`.
+unsafe fn hosts(options: &hydrant_endpoint_options) -> Result<HostsOptions, CallFailure> {
+    let mut hosts = HostsOptions {
+        port: options.port,
+        registered: (options.registered != 0).then_some(options.registered),
+        optional: match options.hosts {
+            HYDRANT_HOSTS_IF_AVAILABLE => true,
+            HYDRANT_HOSTS_REQUIRED => false,
+            _ => return Err(argument("hosts is none of HYDRANT_HOSTS_*")),
+        },
+        ..HostsOptions::from_env()
+    };
+    if !options.interfaces.is_null() {
+        // SAFETY: C1: the names are a string of C.
+        let interfaces = unsafe { CStr::from_ptr(options.interfaces) };
+        let interfaces = interfaces.to_str();
+        hosts.interface = interfaces
+            .map_err(|_| argument("the interfaces are not UTF-8"))?
+            .to_owned();
+    }
+    Ok(hosts)
 }
 
 /// Closes an endpoint, and frees its handle. Its peers hear that it has left, once they have its messages. Regions and

@@ -21,7 +21,23 @@ pub struct hydrant_endpoint_options {
     pub name: *const c_char,
     /// How long calls wait for a peer, in nanoseconds; 0 is 3 seconds.
     pub peer_timeout: u64,
+    /// Whether peers of other hosts connect: HYDRANT_HOSTS_NONE, HYDRANT_HOSTS_IF_AVAILABLE or HYDRANT_HOSTS_REQUIRED.
+    pub hosts: u32,
+    /// The port at which peers of other hosts connect; 0 for any.
+    pub port: u16,
+    /// The network interfaces that may be used: names, addresses or networks, with commas between. If it is null, the
+    /// variable HYDRANT_OFI_INTERFACE counts, and without that the interface of the default route.
+    pub interfaces: *const c_char,
+    /// The most bytes of lent memory that are registered at a time for peers of other hosts; 0 for no limit.
+    pub registered: u64,
 }
+
+/// An endpoint for peers of its host.
+pub const HYDRANT_HOSTS_NONE: u32 = 0;
+/// An endpoint for peers of any host, if there is a network with libfabric, and otherwise of its host.
+pub const HYDRANT_HOSTS_IF_AVAILABLE: u32 = 1;
+/// An endpoint for peers of any host.
+pub const HYDRANT_HOSTS_REQUIRED: u32 = 2;
 
 /// The right to read a region.
 pub const HYDRANT_READ: u32 = 1;

@@ -35,7 +35,7 @@ static hydrant_event next(hydrant_endpoint *endpoint, uint32_t kind) {
 /* The other process: uses what the first one lends. */
 static int user(const char *address_text, const char *mapped_text, const char *copied_text) {
     hydrant_endpoint *endpoint;
-    hydrant_endpoint_options options = {"user", 0};
+    hydrant_endpoint_options options = {"user", 0, HYDRANT_HOSTS_NONE, 0, NULL, 0};
     WORKS(hydrant_endpoint_open(&options, &endpoint));
     unsigned char address[2000], lent[2][1000];
     size_t address_bytes = from_hex(address_text, address);
@@ -175,7 +175,7 @@ int main(int count, char **arguments) {
     if (count == 4) return user(arguments[1], arguments[2], arguments[3]);
 
     hydrant_endpoint *endpoint;
-    hydrant_endpoint_options options = {"owner", 5000000000ull};
+    hydrant_endpoint_options options = {"owner", 5000000000ull, HYDRANT_HOSTS_NONE, 0, NULL, 0};
     REFUSES(hydrant_endpoint_open(&options, NULL), HYDRANT_ERROR_NULL);
     WORKS(hydrant_endpoint_open(&options, &endpoint));
     unsigned char bytes[2000];
