@@ -215,7 +215,11 @@ impl BatchCore {
             }
             Err(failure) => {
                 batch.stop(|_, _| failure.error);
-                let state = if failure.is_untouched { UNTOUCHED } else { UNKNOWN };
+                let state = if failure.is_untouched {
+                    UNTOUCHED
+                } else {
+                    UNKNOWN
+                };
                 batch.end_post(index, state);
             }
         };
@@ -295,7 +299,8 @@ impl BatchCore {
         self.endpoint.check_open()?;
         if self.near.is_empty() {
             self.hand_over();
-        } else if self.plan.bytes <= inline || !self.endpoint.workers.submit(Arc::clone(self) as _) {
+        } else if self.plan.bytes <= inline || !self.endpoint.workers.submit(Arc::clone(self) as _)
+        {
             self.work();
         }
         Ok(())

@@ -142,7 +142,12 @@ impl EndpointBuilder {
                 .collect(),
             ways,
         };
-        let state = EndpointState::new(address, proof::fresh()?, self.peer_timeout, FarSide::new(far))?;
+        let state = EndpointState::new(
+            address,
+            proof::fresh()?,
+            self.peer_timeout,
+            FarSide::new(far),
+        )?;
         sink.set(&state);
         let service = Service::new(Arc::clone(&state), listener)?;
         let thread = thread::Builder::new()

@@ -43,17 +43,20 @@
 //! # Progress
 //!
 //! One thread of the endpoint sleeps until something happens. It answers questions about regions, and takes messages and
-//! news. Copies are made by the thread that asks for them, or by a few workers if they are long. No thread spins.
+//! news. The network ([`EndpointBuilder::hosts`]) has three more. Copies are made by the thread that asks for them, or by a few workers if they are long. No thread spins.
 //!
 //! # Rooms
 //!
 //! From the bottom up:
 //!
 //! - `error`, `hex`, `promise`, `identity`, `address`, `descriptor`: values.
+//! - `link` is a connection: to a process of this host, or over the network.
 //! - `session` is the state of a connection, `table` that of all peers. `news` keeps events until they are read.
 //! - `lent` is the memory of a region, `owned` a buffer that one owns, `regions` all of them.
 //! - `workers` are the threads that copy.
-//! - `state` composes these for an endpoint. `service` is its thread.
+//! - `far` keeps the sessions over the network.
+//! - `state` composes these for an endpoint. `packets` takes what peers say. `service` is the endpoint's thread, and
+//!   `network` hears of peers of other hosts.
 //! - `opened` is a peer's region, `plan` the contents of a batch, `carry` the batch under way.
 //! - `region`, `remote`, `peer`, `batch`, `event` and `endpoint` are what users hold.
 

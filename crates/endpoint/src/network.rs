@@ -111,7 +111,10 @@ fn met(endpoint: &Arc<EndpointState>, number: FabricSession, introduction: &[u8]
     let Some((incarnation, name)) = parse_introduction(introduction) else {
         return refuse("its introduction is malformed".to_owned());
     };
-    if call.as_ref().is_some_and(|call| call.incarnation != incarnation) {
+    if call
+        .as_ref()
+        .is_some_and(|call| call.incarnation != incarnation)
+    {
         return refuse(format!(
             "incarnation {incarnation:016x} answers: it has been started again"
         ));
@@ -122,7 +125,11 @@ fn met(endpoint: &Arc<EndpointState>, number: FabricSession, introduction: &[u8]
             return refuse("it is connected on this host".to_owned());
         };
         // The peer has ended that session if it begins another.
-        ended(endpoint, old.session(), SessionEnding::Lost(LossCause::Broken));
+        ended(
+            endpoint,
+            old.session(),
+            SessionEnding::Lost(LossCause::Broken),
+        );
     }
     let link = PeerLink::Far(FarLink::new(&peers, number));
     let session = Session::new(Arc::clone(&entry.identity), link, endpoint.fresh_number());
@@ -137,7 +144,9 @@ fn met(endpoint: &Arc<EndpointState>, number: FabricSession, introduction: &[u8]
 /// Ends the connection of a session.
 fn ended(endpoint: &Arc<EndpointState>, number: FabricSession, ending: SessionEnding) {
     if let Some(call) = endpoint.far.take_call(number) {
-        let _ = call.outcome.keep(Err("the connection has ended".to_owned()));
+        let _ = call
+            .outcome
+            .keep(Err("the connection has ended".to_owned()));
     }
     if let Some(session) = endpoint.far.remove(number) {
         let lingering = endpoint.end_session(&session, ending);

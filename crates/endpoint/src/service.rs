@@ -217,7 +217,8 @@ impl Service {
                 self.sessions.remove(&number);
             }
         }
-        let far_waits = |session: &Arc<Session>| session.link.far().is_some() && session.has_waiting();
+        let far_waits =
+            |session: &Arc<Session>| session.link.far().is_some() && session.has_waiting();
         let is_done = self.sessions.is_empty()
             && !(self.endpoint.peers.up().iter()).any(|(_, session)| far_waits(session));
         is_done || self.closes.is_some_and(|at| at <= Instant::now())
@@ -332,7 +333,11 @@ impl Service {
             }
         };
         let identity = Arc::clone(&entry.identity);
-        let session = Session::new(identity, PeerLink::Local(Arc::new(link)), self.endpoint.fresh_number());
+        let session = Session::new(
+            identity,
+            PeerLink::Local(Arc::new(link)),
+            self.endpoint.fresh_number(),
+        );
         entry.set(PeerStage::Up(Arc::clone(&session)));
         self.endpoint.note_up(&session);
         self.add(session);

@@ -14,9 +14,7 @@ use hydrant_fabric::PeerOperationFailure;
 use hydrant_local::{GrantName, LinkError, SendState, WirePacket};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{
-    Error, LossCause, Result, identity::PeerIdentity, link::PeerLink, promise::Promise,
-};
+use crate::{Error, LossCause, Result, identity::PeerIdentity, link::PeerLink, promise::Promise};
 
 /// The most bytes of a message.
 pub const MAX_MESSAGE: usize = 256 << 10;
@@ -126,7 +124,10 @@ impl Session {
         if self.ending.set(ending).is_err() {
             return false;
         }
-        (self.link).end(matches!(ending, SessionEnding::Left | SessionEnding::Closed));
+        (self.link).end(matches!(
+            ending,
+            SessionEnding::Left | SessionEnding::Closed
+        ));
         let questions = std::mem::take(&mut *self.questions.lock());
         for promise in questions.into_values() {
             let _ = promise.keep(RegionAnswer::Ended);

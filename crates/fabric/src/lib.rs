@@ -8,6 +8,7 @@ mod peers;
 
 pub use hydrant_ofi::ConnectFailure;
 pub use peers::{
-    AccessRun, FabricOptions, FabricPeers, FabricSession, Finish, LentName, LentTerms, OperationWay, PeerAccess, PeerOperationEnd,
-    PeerOperationError, PeerOperationFailure, SessionEvent, SessionSink,
+    AccessRun, FabricOptions, FabricPeers, FabricSession, Finish, LentName, LentTerms,
+    OperationWay, PeerAccess, PeerOperationEnd, PeerOperationError, PeerOperationFailure,
+    SessionEvent, SessionSink,
 };

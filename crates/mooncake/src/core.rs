@@ -32,10 +32,12 @@ impl EngineCore {
     /// # Errors
     /// The sentence.
     pub(crate) fn new(name: String) -> Result<Arc<Self>> {
-        let builder = Endpoint::builder().peer_timeout(PATIENCE).hosts(HostsOptions {
-            optional: true,
-            ..HostsOptions::from_env()
-        });
+        let builder = Endpoint::builder()
+            .peer_timeout(PATIENCE)
+            .hosts(HostsOptions {
+                optional: true,
+                ..HostsOptions::from_env()
+            });
         let endpoint = match name.len() <= MAX_NAME {
             true => builder.name(&name).listen()?,
             false => builder.listen()?,

@@ -16,7 +16,7 @@ use std::{
 use common::{Happened, MEMORY, Side, finish, join, met, options, poll_for, until};
 use hydrant_conduit::{Conduit, Key, Posted, Rank, Remote};
 use hydrant_ofi::{ConnectFailure, ListenOptions, PeerEvent, endpoints};
-use hydrant_testing::{HANG, left_out, roles};
+use hydrant_testing::{HANG, left_out, roles, two_hosts};
 
 /// The time after which endpoints of these tests lose silent peers: where they are to be lost, and where not.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -149,7 +149,7 @@ impl Process {
 
     /// Starts the process on the other host.
     fn start_there() -> Self {
-        Self::start_by(&["ip", "netns", "exec", "there"], 0)
+        Self::start_by(&two_hosts::THERE, 0)
     }
 
     fn start_by(before: &[&str], port: u16) -> Self {
@@ -516,45 +516,6 @@ fn a_hundred_losses_leave_memory_flat() {
     assert!(one.conduit.size() > 1000);
 }
 
-/// Makes two hosts and the link between them: this process's, and `there`.
-const HOSTS: &str = "set -e
-    mount -t tmpfs hosts /run; mkdir /run/netns; ip link set lo up; ip netns add there
-    ip link add here type veth peer name eth0 netns there
-    ip addr add 10.8.0.1/24 dev here; ip -n there addr add 10.8.0.2/24 dev eth0
-    ip link set here up; ip -n there link set lo up; ip -n there link set eth0 up
-    until ip link show here | grep -q LOWER_UP && ip -n there link show eth0 | grep -q LOWER_UP
-        do sleep 0.05; done";
-
-/// Runs a role of this program in namespaces of its own, with two hosts.
-fn between_hosts(role: &str) {
-    let apart = |script: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["--net", "--mount", "--pid", "--mount-proc", "--kill-child"]);
-        command.args(["--", "sh", "-c", script]);
-        command.env("HYDRANT_OFI_INTERFACE", "10.8.0.0/24");
-        command
-    };
-    let tried = apart(HOSTS).output();
-    if !tried.is_ok_and(|tried| tried.status.success()) {
-        return left_out("this machine does not let us make network namespaces (it takes root)");
-    }
-    let words = roles::role(&[role]).join(" ");
-    let mut command = apart(&format!("{HOSTS}\nexec {words}"));
-    if role == "a_link_returns" {
-        command.env(IS_PATIENT, "1");
-    }
-    let status = command.status();
-    assert!(status.expect("it runs").success());
-}
-
-/// Switches the link between the hosts.
-fn switch_link(state: &str) {
-    // The addresses of this host stay.
-    let mut command = Command::new("ip");
-    let status = (command.args(["-n", "there", "link", "set", "eth0", state])).status();
-    assert!(status.expect("the command runs").success());
-}
-
 /// The link between two hosts is down for less than peers wait, and nothing is lost.
 fn a_link_returns() -> ExitCode {
     let side = Side::new(&patient(0)).expect("a provider");
@@ -565,11 +526,11 @@ fn a_link_returns() -> ExitCode {
         side.memory.fill(0, MEMORY, round + 1).expect("in bounds");
         let mut posted = vec![side.write(there, process.lent, 0, MEMORY).expect("posted")];
         if round > 0 {
-            switch_link("down");
+            two_hosts::switch_link("down");
             posted.push(side.read(there, process.lent, 0, MEMORY).expect("posted"));
             assert!(side.send(there, round.into()).expect("a peer"));
             poll_for(&[&side], PATIENCE / 2);
-            switch_link("up");
+            two_hosts::switch_link("up");
         }
         for posted in posted {
             finish(&[&side], &side, posted).expect("done");
@@ -600,7 +561,7 @@ fn a_link_stays_down() -> ExitCode {
     let mut there = join_process(&side, &process);
     for round in 0..3 {
         process.expect("Met", &[&side]);
-        switch_link("down");
+        two_hosts::switch_link("down");
         let posted: Vec<_> = (0..4)
             .map(|_| side.write(there, process.lent, 0, MEMORY).expect("posted"))
             .collect();
@@ -612,7 +573,7 @@ fn a_link_stays_down() -> ExitCode {
         }
         side.control.release(there);
         process.expect("Lost", &[&side]);
-        switch_link("up");
+        two_hosts::switch_link("up");
         assert!(side.send(beside, round).expect("a peer"));
         near.expect("Message", &[&side]);
         poll_for(&[&side], Duration::from_millis(300));
@@ -667,8 +628,12 @@ fn main() -> ExitCode {
                 "a_hundred_losses_leave_memory_flat",
                 a_hundred_losses_leave_memory_flat,
             ),
-            roles::test("a_link_returns", || between_hosts("a_link_returns")),
-            roles::test("a_link_stays_down", || between_hosts("a_link_stays_down")),
+            roles::test("a_link_returns", || {
+                two_hosts::run("a_link_returns", &[(IS_PATIENT, "1")]);
+            }),
+            roles::test("a_link_stays_down", || {
+                two_hosts::run("a_link_stays_down", &[]);
+            }),
         ],
     )
 }

@@ -10,7 +10,7 @@
 //!
 //! [`layout`] compares bindings with a C compiler. [`ranks`] are threads. [`forked`] makes children that are not ranks.
 //! [`left_behind`] looks for remains of a job on the host. [`locked`] lowers the limit on locked memory. [`left_out`]
-//! reports a test that a machine cannot run.
+//! reports a test that a machine cannot run. [`two_hosts`] are network namespaces.
 //!
 //! Only tests import this crate. It is on no floor, and imports only `launch`.
 
@@ -26,6 +26,7 @@ mod role;
 pub mod roles;
 pub mod running;
 pub mod strangers;
+pub mod two_hosts;
 
 pub use left_out::left_out;
 

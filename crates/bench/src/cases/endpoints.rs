@@ -1,13 +1,15 @@
 //! Endpoints without a job: this process uses the memory that another one lends.
 //!
-//! The reference of a write is a bare copy of as many bytes by one thread, in turns with it.
+//! The reference of a write is a bare copy of as many bytes by one thread, in turns with it. Over TCP it is a bare stream
+//! that the other process acknowledges.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use hydrant::endpoint::{
-    Address, Batch, Descriptor, Endpoint, EndpointEvent, RemoteRegion, Rights,
+    Address, Batch, Descriptor, Endpoint, EndpointEvent, HostsOptions, RemoteRegion, Rights,
 };
 
 use crate::measure::{MeasurementPlan, Side, median};
@@ -52,6 +54,8 @@ struct Owner {
     address: Address,
     /// Memory that peers map, and memory that they copy.
     lent: [Descriptor; 2],
+    /// The port of bare streams.
+    port: u16,
 }
 
 impl Owner {
@@ -68,7 +72,7 @@ impl Owner {
         let mut line = String::new();
         let read = BufReader::new(output).read_line(&mut line);
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [address, mapped, copied] = words[..] else {
+        let [address, mapped, copied, port] = words[..] else {
             let _ = process.kill();
             let _ = process.wait();
             read?;
@@ -77,6 +81,7 @@ impl Owner {
         Ok(Self {
             address: address.parse()?,
             lent: [mapped.parse()?, copied.parse()?],
+            port: port.parse().map_err(io::Error::other)?,
             _input: process.stdin.take(),
             process,
         })
@@ -102,12 +107,43 @@ pub(crate) fn lend() -> ExitCode {
 }
 
 fn serve() -> Result<(), EndpointBenchError> {
-    let endpoint = Endpoint::builder().name("owner").listen()?;
+    let endpoint = listen("owner")?;
+    let streams = TcpListener::bind("127.0.0.1:0")?;
+    let port = streams.local_addr()?.port();
+    std::thread::spawn(move || {
+        for stream in streams.incoming().flatten() {
+            let _ = acknowledge(stream);
+        }
+    });
     let lent = [endpoint.alloc(LENT)?, endpoint.expose(vec![1; LENT])?];
     let [mapped, copied] = [&lent[0], &lent[1]].map(|it| it.descriptor(Rights::READ_WRITE));
-    println!("{} {mapped} {copied}", endpoint.address());
+    println!("{} {mapped} {copied} {port}", endpoint.address());
     io::stdin().read_line(&mut String::new())?;
     Ok(())
+}
+
+/// Makes an endpoint for peers of this host, by memory and by TCP if there is libfabric.
+fn listen(name: &str) -> Result<Endpoint, hydrant::endpoint::Error> {
+    let hosts = HostsOptions {
+        interface: "lo".to_owned(),
+        optional: true,
+        ..HostsOptions::from_env()
+    };
+    Endpoint::builder().name(name).hosts(hosts).listen()
+}
+
+/// Answers each message of a bare stream by a byte. A message is its length and its bytes.
+fn acknowledge(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut length = [0; 8];
+    let mut buffer = vec![0; SIZES[SIZES.len() - 1]];
+    loop {
+        stream.read_exact(&mut length)?;
+        let bytes = usize::try_from(u64::from_le_bytes(length)).unwrap_or(usize::MAX);
+        let place = buffer.get_mut(..bytes);
+        stream.read_exact(place.ok_or(io::ErrorKind::InvalidInput)?)?;
+        stream.write_all(&[1])?;
+    }
 }
 
 /// Measures. Names each measurement before it begins.
@@ -122,7 +158,7 @@ pub(crate) fn measure(
         warm_up: 1,
         ..plan
     };
-    let user = Endpoint::builder().name("user").listen()?;
+    let user = listen("user")?;
     let mut rows = Vec::new();
     {
         let owner = Owner::start()?;
@@ -140,12 +176,60 @@ pub(crate) fn measure(
             rows.push(posting(&user, &remote, memory, &few)?);
         }
     }
+    rows.extend(over_tcp(&user, &plan, &few, name)?);
     name("deaths and returns");
     rows.extend(deaths(&user, if quick { 3 } else { 21 })?);
     name("lending");
     rows.extend(lending(&user, &few)?);
     name("an idle endpoint");
     rows.push(idle()?);
+    Ok(rows)
+}
+
+/// Measures transfers over TCP on one host, if there is libfabric.
+fn over_tcp(
+    user: &Endpoint,
+    plan: &MeasurementPlan,
+    few: &MeasurementPlan,
+    name: &dyn Fn(&str),
+) -> Result<Vec<Row>, EndpointBenchError> {
+    let owner = Owner::start()?;
+    let Ok(peer) = user.connect(&owner.address.only_far()) else {
+        return Ok(Vec::new());
+    };
+    let remote = peer.open(&owner.lent[1])?;
+    let mut stream = TcpStream::connect(("127.0.0.1", owner.port))?;
+    stream.set_nodelay(true)?;
+    name("writes and reads over TCP");
+    let mut rows = Vec::new();
+    for bytes in SIZES {
+        let plan = if bytes > 1 << 20 { few } else { plan };
+        let own = vec![7_u8; bytes];
+        let mut back = vec![0_u8; bytes];
+        let mut bare = |count| {
+            timed(count, || {
+                stream.write_all(&(bytes as u64).to_le_bytes())?;
+                stream.write_all(&own)?;
+                stream.read_exact(&mut [0])
+            })
+            .map_err(EndpointBenchError::from)
+        };
+        let mut write = |count| Ok(timed(count, || remote.write(0, &own))?);
+        let mut read = |count| Ok(timed(count, || remote.read(0, &mut back))?);
+        let mut sides: [Side<'_, EndpointBenchError>; 3] = [&mut bare, &mut write, &mut read];
+        let times = plan.alone(&mut sides)?;
+        let [bare, write, read] = [0, 1, 2].map(|at| times[at].median());
+        let row = |case: &str, median| {
+            let row = Row::new(BENCH, format!("{case}, TCP"), "ns", median);
+            row.bytes(bytes as u64).against(bare)
+        };
+        let goal = (bytes == 64 << 20).then_some(Goal::AtMostTimes(1.0 / 0.95));
+        rows.extend([row("write", write).goal_if(goal), row("read", read)]);
+    }
+    name("strided runs over TCP");
+    rows.push(strided(&remote, "TCP", few)?);
+    name("posting to TCP");
+    rows.push(posting(user, &remote, "TCP", few)?);
     Ok(rows)
 }
 
@@ -309,7 +393,7 @@ fn idle() -> Result<Row, EndpointBenchError> {
         Ok(nanoseconds as f64 / 1e6)
     };
     let owner = Owner::start()?;
-    let user = Endpoint::builder().name("idle").listen()?;
+    let user = listen("idle")?;
     user.connect(&owner.address)?;
     std::thread::sleep(IDLE / 10);
     let pid = owner.process.id();

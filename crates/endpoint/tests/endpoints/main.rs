@@ -71,7 +71,9 @@ fn endpoint(name: &str) -> Endpoint {
 /// Makes an owner, a user, and the owner as the user sees it.
 fn pair(network: Network) -> (Endpoint, Endpoint, Peer) {
     let (owner, user) = (network.endpoint("owner"), network.endpoint("user"));
-    let peer = user.connect(&network.address(&owner)).expect("a connection");
+    let peer = user
+        .connect(&network.address(&owner))
+        .expect("a connection");
     (owner, user, peer)
 }
 
@@ -485,7 +487,10 @@ fn a_closed_endpoint_refuses_and_its_peers_hear_of_it(network: Network) {
     assert!(matches!(remote.write(0, &[1]), Err(Error::Left { .. })));
     assert!(matches!(peer.send(b"?"), Err(Error::Left { .. })));
     assert!(matches!(owner.alloc(1), Err(Error::Closed)));
-    assert!(matches!(owner.connect(&network.address(&user)), Err(Error::Closed)));
+    assert!(matches!(
+        owner.connect(&network.address(&user)),
+        Err(Error::Closed)
+    ));
     assert!(matches!(
         user.connect(&network.address(&owner)),
         Err(Error::Unreachable { .. })

@@ -7,7 +7,10 @@ use hydrant_testing::left_out;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Network {
     Host,
+    /// TCP on the loopback interface.
     Tcp,
+    /// TCP on the interface that the environment names.
+    TcpThere,
 }
 
 impl Network {
@@ -19,6 +22,7 @@ impl Network {
                 interface: "lo".to_owned(),
                 ..HostsOptions::default()
             }),
+            Self::TcpThere => builder.hosts(HostsOptions::from_env()),
         }
     }
 
@@ -31,6 +35,7 @@ impl Network {
         match self {
             Self::Host => endpoint.address().clone(),
             Self::Tcp => endpoint.address().only_far(),
+            Self::TcpThere => endpoint.address().clone(),
         }
     }
 
@@ -50,6 +55,7 @@ impl Network {
         match self {
             Self::Host => "host",
             Self::Tcp => "tcp",
+            Self::TcpThere => "there",
         }
     }
 
@@ -57,6 +63,7 @@ impl Network {
         match name {
             "host" => Self::Host,
             "tcp" => Self::Tcp,
+            "there" => Self::TcpThere,
             other => panic!("no network: {other}"),
         }
     }

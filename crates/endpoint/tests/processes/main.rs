@@ -16,7 +16,7 @@ use hydrant_endpoint::{
 use hydrant_testing::{
     HANG, forked,
     roles::{self, test},
-    running,
+    running, two_hosts,
 };
 use network::Network;
 use puppet::Puppet;
@@ -60,6 +60,11 @@ fn main() -> ExitCode {
             "host::a_stopped_user_holds_up_revocations_only_if_it_copies",
             stopped_user,
         ),
+        test("tcp::a_link_goes_down_and_comes_back", || {
+            if Network::Tcp.is_there() {
+                two_hosts::run("a_link_goes_down", &[]);
+            }
+        }),
         test("tcp::a_stopped_peer_is_lost_and_nothing_lands", || {
             if Network::Tcp.is_there() {
                 stopped_and_lost();
@@ -69,6 +74,7 @@ fn main() -> ExitCode {
     roles::main(
         |role, arguments| match (role, arguments) {
             ("puppet", [name, network]) => Some(puppet::play(name, network)),
+            ("a_link_goes_down", []) => Some(a_link_goes_down()),
             _ => None,
         },
         tests,
@@ -186,7 +192,11 @@ fn killed(network: Network) {
     match user.next_event_within(HANG).unwrap() {
         Some(EndpointEvent::Lost { peer, cause }) => {
             assert_eq!(peer.name(), "owner");
-            assert_eq!(cause == LossCause::Died, network == Network::Host, "{cause}");
+            assert_eq!(
+                cause == LossCause::Died,
+                network == Network::Host,
+                "{cause}"
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -493,4 +503,60 @@ fn stopped_and_lost() {
     let mut seen = [0; 5];
     region.read(0, &mut seen).unwrap();
     assert_eq!(seen, [0, 0, 0, 5, 5]);
+}
+
+/// Two hosts, and a peer on each that the other process of this host also uses. While the link is down for less than the
+/// patience, nothing is lost. After that both lose the connection, and no other; then a new one works.
+fn a_link_goes_down() -> ExitCode {
+    let network = Network::TcpThere;
+    let mut far = Puppet::start_by(&two_hosts::THERE, network, "far");
+    let mut near = Puppet::start(network, "near");
+    let user = network.endpoint("user");
+    let open = |puppet: &mut Puppet| {
+        let peer = user.connect(&puppet.address).unwrap();
+        let lent = descriptor(&puppet.ask("expose memory 1000000"));
+        let remote = peer.open(&lent).unwrap();
+        remote.write(0, &[1; 1000]).unwrap();
+        (peer, remote)
+    };
+    let (peer, remote) = open(&mut far);
+    let (_, beside) = open(&mut near);
+    while user.try_event().unwrap().is_some() {}
+
+    two_hosts::switch_link("down");
+    let (back, seen) = thread::scope(|scope| {
+        let write = scope.spawn(|| {
+            let since = Instant::now();
+            remote.write(0, &[2; 1_000_000]).unwrap();
+            peer.send(b"there").unwrap();
+            since.elapsed()
+        });
+        thread::sleep(Duration::from_secs(1));
+        beside.write(0, &[3; 1000]).unwrap();
+        two_hosts::switch_link("up");
+        (write.join().unwrap(), far.ask("event"))
+    });
+    assert_eq!(seen, "connected user");
+    assert!(back >= Duration::from_millis(900), "{back:?}");
+    assert_eq!(far.ask("event"), "message user there");
+    assert_eq!(far.ask("look memory"), "2");
+
+    two_hosts::switch_link("down");
+    let since = Instant::now();
+    assert!(matches!(remote.write(0, &[4]), Err(Error::Lost { .. })));
+    let told = since.elapsed();
+    assert!(told < Duration::from_millis(3500), "{told:?}");
+    let event = user.next_event_within(HANG).unwrap();
+    assert!(
+        matches!(&event, Some(EndpointEvent::Lost { peer: it, .. }) if *it == peer),
+        "{event:?}"
+    );
+    assert!(far.ask("event").starts_with("lost user"));
+    beside.write(0, &[5]).unwrap();
+    two_hosts::switch_link("up");
+    running::until(|| user.connect(&far.address).is_ok());
+    assert!(peer.is_connected());
+    assert_eq!(far.ask("look memory"), "2");
+    println!("a peer behind a link that went down was lost after {told:?}");
+    ExitCode::SUCCESS
 }

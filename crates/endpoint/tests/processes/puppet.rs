@@ -14,7 +14,7 @@ use std::{
 use hydrant_endpoint::{
     Address, Batch, Endpoint, EndpointEvent, Peer, Region, RemoteRegion, Rights,
 };
-use hydrant_testing::{HANG, running};
+use hydrant_testing::{HANG, roles::role, running};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::network::Network;
@@ -30,8 +30,16 @@ pub(crate) struct Puppet {
 impl Puppet {
     /// Starts an endpoint with this name.
     pub(crate) fn start(network: Network, name: &str) -> Self {
-        let mut process = Command::new(std::env::current_exe().expect("a test has a file"))
-            .args(["--role", "puppet", name, network.name()])
+        Self::start_by(&[], network, name)
+    }
+
+    /// Starts an endpoint by a command that runs the words after its own.
+    pub(crate) fn start_by(before: &[&str], network: Network, name: &str) -> Self {
+        let before = before.iter().map(|word| (*word).to_owned());
+        let role = role(&["puppet", name, network.name()]);
+        let words: Vec<String> = before.chain(role).collect();
+        let mut process = Command::new(&words[0])
+            .args(&words[1..])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

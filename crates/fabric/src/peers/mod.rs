@@ -51,10 +51,12 @@ use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
 use grants::KnownGrants;
-pub use lender::LentTerms;
 use lender::LentChunks;
+pub use lender::LentTerms;
 use operations::OpenOperations;
-pub use operations::{AccessRun, Finish, PeerAccess, PeerOperationEnd, PeerOperationError, PeerOperationFailure};
+pub use operations::{
+    AccessRun, Finish, PeerAccess, PeerOperationEnd, PeerOperationError, PeerOperationFailure,
+};
 use outbox::WireOutbox;
 use poller::HeardQueue;
 

@@ -126,13 +126,15 @@ impl FabricState {
         let sessions = &self.sessions;
         let ended = &mut self.operations.ended;
         let is_due = |session: &FabricSession, outcome: &PeerOperationEnd| {
-            let is_lost = |error: &PeerOperationError| {
-                matches!(error.why, PeerOperationFailure::Lost)
-            };
+            let is_lost =
+                |error: &PeerOperationError| matches!(error.why, PeerOperationFailure::Lost);
             !outcome.as_ref().is_err_and(is_lost)
                 || sessions.get(session).is_none_or(|record| record.is_told)
         };
-        if ended.iter().all(|(session, _, outcome)| is_due(session, outcome)) {
+        if ended
+            .iter()
+            .all(|(session, _, outcome)| is_due(session, outcome))
+        {
             return std::mem::take(ended);
         }
         ended
@@ -171,7 +173,9 @@ impl FabricState {
         if let Some(open) = self.operations.open.remove(&piece.operation) {
             let is_untouched = !open.is_posted;
             let outcome = (open.outcome).map_err(|why| PeerOperationError { why, is_untouched });
-            self.operations.ended.push((open.session, open.finish, outcome));
+            self.operations
+                .ended
+                .push((open.session, open.finish, outcome));
             if let Some(record) = self.sessions.get_mut(&open.session) {
                 record.uses -= 1;
             }
@@ -206,7 +210,13 @@ impl AccessRun {
     fn chunks(&self) -> Option<std::ops::Range<u64>> {
         let end = self.offset.checked_add(self.len)?;
         let first = self.offset / CHUNK;
-        Some(first..if self.len == 0 { first } else { end.div_ceil(CHUNK) })
+        Some(
+            first..if self.len == 0 {
+                first
+            } else {
+                end.div_ceil(CHUNK)
+            },
+        )
     }
 }
 

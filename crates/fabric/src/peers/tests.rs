@@ -369,11 +369,7 @@ fn memory_comes_back_from_a_killed_process() {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         let mut child = Command::new(std::env::current_exe().expect("a path"))
-            .args([
-                "--exact",
-                "peers::tests::another_process",
-                "--nocapture",
-            ])
+            .args(["--exact", "peers::tests::another_process", "--nocapture"])
             .env(CHILD, locator)
             .stdout(Stdio::piped())
             .spawn()
