@@ -213,7 +213,8 @@ fn killed(network: Network) {
 /// The kernel frees the memory of a killed process before it closes its sockets.
 fn much_memory() {
     let user = Network::Host.endpoint("user");
-    let early = (0..5).filter(|_| {
+    // On a busy machine the news may wait for a processor. By the socket alone no death is told so early.
+    let is_told_early = (0..60).any(|_| {
         let mut owner = Puppet::start(Network::Host, "owner");
         owner.ask("expose memory 268435456");
         owner.ask("fill memory 1");
@@ -230,10 +231,8 @@ fn much_memory() {
         owner.kill();
         2 * told < since.elapsed()
     });
-    // On a busy machine the news may wait for a processor.
-    let early = early.count();
     assert!(
-        early >= 1,
+        is_told_early,
         "no death was told in the first half of its time"
     );
 }
