@@ -446,7 +446,6 @@ fn joins_and_kills(network: Network) {
             .count()
     };
     let pid = owner.pid().as_raw_nonzero().to_string();
-    let before = [open("self"), open(&pid)];
     // To open libfabric takes a while.
     let [joins, kills] = if network == Network::Host {
         [1000, 50]
@@ -456,6 +455,7 @@ fn joins_and_kills(network: Network) {
     (0..joins / 3).for_each(|_| join(&mut owner, &lent));
     (0..kills / 2).for_each(|_| kill(&mut owner, &lent));
     let resident = owner.status("VmRSS");
+    let before = [open("self"), open(&pid)];
     (0..joins).for_each(|_| join(&mut owner, &lent));
     (0..kills).for_each(|_| kill(&mut owner, &lent));
     let after = owner.status("VmRSS");
