@@ -88,7 +88,7 @@ impl OpenedRegion {
         match &self.session.link {
             // SAFETY: 1. and 2. the caller's conditions.
             PeerLink::Local(link) => unsafe { self.copy_here(link, how, steps) },
-            PeerLink::Far(_) => {
+            PeerLink::Far(link) => {
                 let done = Promise::new();
                 let promise = Arc::clone(&done);
                 let finish = move |outcome| {
@@ -96,6 +96,9 @@ impl OpenedRegion {
                 };
                 // SAFETY: 1. the caller's conditions, and this waits for the end.
                 unsafe { self.begin_far(how, steps, finish) };
+                if let Some(peers) = link.peers() {
+                    peers.poll_for_a_while(|| done.is_kept());
+                }
                 match done.wait(None) {
                     Some(Ok(())) => Ok(()),
                     Some(Err(failure)) => Err((0, failure.error)),

@@ -86,6 +86,11 @@ impl<T> Promise<T> {
         }
     }
 
+    /// Returns whether the value is there.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.state.lock().value.is_some()
+    }
+
     /// Takes the value, or has the task woken once it is there.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<T> {
         let mut state = self.state.lock();

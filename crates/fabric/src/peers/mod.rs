@@ -177,6 +177,8 @@ struct EndpointRoom {
     is_over: AtomicBool,
     /// The deliveries of the current poll.
     heard: Arc<HeardQueue>,
+    /// Held by the thread that polls.
+    turn: Mutex<()>,
 }
 
 impl std::fmt::Debug for EndpointRoom {
@@ -280,6 +282,7 @@ impl FabricPeers {
             work: Condvar::new(),
             is_over: AtomicBool::new(false),
             heard,
+            turn: Mutex::new(()),
         });
         let poller = start("hydrant-fabric", &room, EndpointRoom::poll_until_over)?;
         let registrar = start("hydrant-grant", &room, EndpointRoom::register_until_over)?;
@@ -330,6 +333,11 @@ impl FabricPeers {
         if let Some(record) = state.sessions.get(&session) {
             self.room.control.abandon(record.rank);
         }
+    }
+
+    /// Polls for a short time, until `is_done` says so. A thread that waits for an operation saves two switches of threads.
+    pub fn poll_for_a_while(&self, is_done: impl Fn() -> bool) {
+        self.room.poll_for_a_while(is_done);
     }
 
     /// Returns the most bytes of a message.

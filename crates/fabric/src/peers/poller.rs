@@ -3,7 +3,7 @@
 use std::{
     mem,
     sync::{Arc, atomic::Ordering::SeqCst},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use hydrant_conduit::{
@@ -21,6 +21,8 @@ use super::{
 /// The longest sleep: with nothing to do, and while messages wait for room.
 const REST: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_millis(1);
+/// How long a thread polls that waits for an operation, before it sleeps.
+const PATIENCE: Duration = Duration::from_micros(100);
 
 /// A delivery of the conduit.
 enum HeardItem {
@@ -101,31 +103,45 @@ impl EndpointRoom {
     /// Polls until the endpoint is dropped.
     pub(super) fn poll_until_over(&self) {
         while !self.is_over.load(SeqCst) {
-            let count = self.conduit.poll(&mut PollSink(&self.heard));
-            let heard = mem::take(&mut *self.heard.queue.lock());
-            let is_idle = count == 0 && heard.is_empty();
-            let mut state = self.state.lock();
-            if heard.is_empty() && state.outbox.is_empty() {
-                drop(state);
-            } else {
-                for it in heard {
-                    // The layer above is told in order, after the lock is released.
-                    if let Some(due) = self.hear(&mut state, it) {
-                        state = self.tell_due(state, due);
-                    }
-                }
-                self.flush(&mut state);
-                self.tell_ended(state);
-                self.work.notify_all();
-                self.returned.notify_all();
-            }
-            if is_idle {
+            if !self.poll_in_turn(self.turn.lock()) {
                 let is_waiting = !self.state.lock().outbox.is_empty();
                 let timeout = if is_waiting { NAP } else { REST };
                 let ready = &mut || self.is_over.load(SeqCst);
                 self.conduit.wait(Sleeper::Service, Some(timeout), ready);
             }
         }
+    }
+
+    /// Polls until something happened, for a short time at most, unless another thread does.
+    pub(super) fn poll_for_a_while(&self, is_done: impl Fn() -> bool) {
+        let since = Instant::now();
+        while !is_done() && since.elapsed() < PATIENCE {
+            if let Some(turn) = self.turn.try_lock() {
+                self.poll_in_turn(turn);
+            }
+        }
+    }
+
+    /// Polls once. Returns false if nothing happened. The lock keeps what is heard in order.
+    fn poll_in_turn(&self, _turn: MutexGuard<'_, ()>) -> bool {
+        let count = self.conduit.poll(&mut PollSink(&self.heard));
+        let heard = mem::take(&mut *self.heard.queue.lock());
+        let is_idle = count == 0 && heard.is_empty();
+        let mut state = self.state.lock();
+        if heard.is_empty() && state.outbox.is_empty() {
+            return !is_idle;
+        }
+        for it in heard {
+            // The layer above is told in order, after the lock is released.
+            if let Some(due) = self.hear(&mut state, it) {
+                state = self.tell_due(state, due);
+            }
+        }
+        self.flush(&mut state);
+        self.tell_ended(state);
+        self.work.notify_all();
+        self.returned.notify_all();
+        !is_idle
     }
 
     /// Tells the layer above without the lock.
