@@ -476,33 +476,33 @@ fn nonsense_hinders_nobody() {
     }
 }
 
-/// A process has a thousand sessions, one after the other, and its memory stays.
-fn a_thousand_sessions_leave_memory_flat() {
+/// A process has hundreds of sessions, one after the other, and its memory stays.
+fn many_sessions_leave_memory_flat() {
     let process = Process::start(0);
     let side = Side::new(&patient(0)).expect("a provider");
     let mut before = 0;
-    for round in 0..1000 {
+    for round in 0..400 {
         let there = join_process(&side, &process);
         side.control.disconnect(there);
         until(&[&side], "the end", || side.events().len() == 2);
         side.control.release(there);
-        if round == 200 {
+        if round == 100 {
             before = process.resident_kib();
         }
     }
     let after = process.resident_kib();
-    println!("{before} KiB after 200 sessions, {after} KiB after 1000");
-    assert!(after < before + 8192, "{before} KiB, then {after} KiB");
+    println!("{before} KiB after 100 sessions, {after} KiB after 400");
+    assert!(after < before + 3072, "{before} KiB, then {after} KiB");
 }
 
 /// Losses leave memory flat, too, and the other endpoint is fine.
-fn a_hundred_losses_leave_memory_flat() {
+fn losses_leave_numbers_for_others() {
     let (one, two) = (
         Side::new(&patient(0)).expect("a provider"),
         Side::new(&patient(0)).expect("a provider"),
     );
     let both = [&one, &two];
-    for _ in 0..100 {
+    for _ in 0..80 {
         let [there, back] = join(&one, &two);
         one.control.abandon(there);
         until(&both, "the losses", || {
@@ -512,7 +512,7 @@ fn a_hundred_losses_leave_memory_flat() {
         two.control.release(back);
     }
     let [there, _] = join(&one, &two);
-    assert!(there.0 < 90, "numbers are used again");
+    assert!(there.0 < 75, "numbers are used again");
     assert!(one.conduit.size() > 1000);
 }
 
@@ -621,12 +621,12 @@ fn main() -> ExitCode {
             ),
             roles::test("nonsense_hinders_nobody", nonsense_hinders_nobody),
             roles::test(
-                "a_thousand_sessions_leave_memory_flat",
-                a_thousand_sessions_leave_memory_flat,
+                "many_sessions_leave_memory_flat",
+                many_sessions_leave_memory_flat,
             ),
             roles::test(
-                "a_hundred_losses_leave_memory_flat",
-                a_hundred_losses_leave_memory_flat,
+                "losses_leave_numbers_for_others",
+                losses_leave_numbers_for_others,
             ),
             roles::test("a_link_returns", || {
                 two_hosts::run("a_link_returns", &[(IS_PATIENT, "1")]);

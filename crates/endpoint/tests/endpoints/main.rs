@@ -330,7 +330,12 @@ fn after_a_cancel_or_deadline_nothing_lands(network: Network) {
             other => panic!("{other}"),
         }
         let states: Vec<_> = (0..parts).map(|at| failure.part(at).unwrap()).collect();
-        assert!(states.contains(&PartState::Untouched), "{states:?}");
+        // On a busy machine the cancel may come when all is done.
+        let is_all = states.iter().all(|state| *state == PartState::Done);
+        assert!(
+            is_all || states.contains(&PartState::Untouched),
+            "{states:?}"
+        );
         assert_eq!((failure.parts(), failure.part(parts)), (parts, None));
         thread::sleep(Duration::from_millis(20));
         let mut seen = vec![0; len];

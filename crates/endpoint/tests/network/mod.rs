@@ -1,5 +1,7 @@
 //! The two networks on which endpoints are tested: the memory of one host, and TCP by libfabric.
 
+#![allow(dead_code, reason = "each test uses a part")]
+
 use hydrant_endpoint::{Address, Endpoint, EndpointBuilder, Error, HostsOptions};
 use hydrant_testing::left_out;
 

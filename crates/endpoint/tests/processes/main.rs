@@ -22,10 +22,13 @@ use network::Network;
 use puppet::Puppet;
 use rustix::process::Signal;
 
+/// The name of a test that runs on each network, and the test.
+type NetworkTest = (&'static str, fn(Network));
+
 fn main() -> ExitCode {
     let mut tests = Vec::new();
     for network in [Network::Host, Network::Tcp] {
-        let all: [(&str, fn(Network)); 9] = [
+        let all: [NetworkTest; 9] = [
             ("data_arrives_in_mapped_and_in_other_memory", data_arrives),
             ("a_message_comes_after_its_data", messages_come_after_data),
             ("revoked_memory_is_touched_by_nobody", revoked_memory),

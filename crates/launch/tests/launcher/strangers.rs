@@ -139,7 +139,7 @@ pub(crate) fn killed_at_the_start() {
     let slow = "sh -c 'sleep 610; exit 1' rsh";
     let on_hosts = ["-n", "4", "--hosts", "a,b", "--rsh", &path];
     let unreached = ["-n", "4", "--hosts", "a,b", "--rsh", slow];
-    for round in 0..30_u64 {
+    for round in 0..10_u64 {
         for options in [&["-n", "4"][..], &on_hosts, &unreached] {
             let value = format!("{}.{round}.{}", std::process::id(), options.len());
             let tag = format!(
@@ -155,7 +155,7 @@ pub(crate) fn killed_at_the_start() {
                 .spawn()
                 .expect("a launcher");
             let launcher = child.id();
-            thread::sleep(Duration::from_millis(round * 5));
+            thread::sleep(Duration::from_millis(round * 15));
             child.kill().expect("it is ours");
             child.wait().expect("an end");
             let begun = Instant::now();
@@ -164,7 +164,7 @@ pub(crate) fn killed_at_the_start() {
                     begun.elapsed() < HANG,
                     "{:?} outlive a launcher with {options:?}, killed after {} ms",
                     with_variable(&tag),
-                    round * 5
+                    round * 15
                 );
                 thread::sleep(Duration::from_millis(2));
             }
