@@ -24,6 +24,7 @@ use crate::{
     lent::RegionCore,
     network::FarSink,
     owned::OwnedBytes,
+    promise::Promise,
     service::Service,
     state::{EndpointCommand, EndpointState},
 };
@@ -248,6 +249,30 @@ impl Endpoint {
     pub fn connect(&self, address: &Address) -> Result<Peer> {
         let (entry, _) = self.state().connect(address, self.state().patience)?;
         Ok(Peer::new(Arc::clone(self.state()), entry))
+    }
+
+    /// As [`connect`](Self::connect), as a task. A thread of its own connects, also if the task is dropped.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_async(&self, address: &Address) -> Result<Peer> {
+        self.state().check_open()?;
+        let outcome = Promise::new();
+        let (promise, state, address) = (
+            Arc::clone(&outcome),
+            Arc::clone(self.state()),
+            address.clone(),
+        );
+        thread::Builder::new()
+            .name("hydrant-connect".to_owned())
+            .stack_size(256 << 10)
+            .spawn(move || {
+                let connected = state.connect(&address, state.patience);
+                let peer = connected.map(|(entry, _)| Peer::new(Arc::clone(&state), entry));
+                let _ = promise.keep(peer);
+            })
+            .map_err(|cause| ConduitError::system("starting a thread to connect", cause))?;
+        poll_fn(|context| outcome.poll(context)).await
     }
 
     /// Returns the peer of an address, without a connection. It costs a few hundred bytes.

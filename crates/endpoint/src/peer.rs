@@ -1,13 +1,13 @@
 //! Peers, as users hold them.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, future::poll_fn, sync::Arc, time::Duration};
 
-use hydrant_local::{ForeignMapping, WirePacket};
+use hydrant_local::{ForeignMapping, GrantName, WirePacket};
 
 use crate::{
     Descriptor, Error, RemoteRegion, Result,
     opened::OpenedRegion,
-    promise::deadline,
+    promise::{Promise, deadline},
     session::{EXPIRED, FORGED, FULL, OTHER_OWNER, RegionAnswer, Session},
     state::EndpointState,
     table::{PeerEntry, PeerStage},
@@ -107,6 +107,47 @@ impl Peer {
         Ok(opened)
     }
 
+    /// As [`open`](Self::open), as a task. It waits for the answer without a limit, and ends if the peer is lost.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), without [`Error::TimedOut`].
+    ///
+    /// ```
+    /// use hydrant_endpoint::{Endpoint, Rights};
+    ///
+    /// # hydrant_base::block_on(async {
+    /// let owner = Endpoint::builder().listen()?;
+    /// let region = owner.alloc(100)?;
+    /// let user = Endpoint::builder().listen()?;
+    /// let peer = user.connect_async(owner.address()).await?;
+    /// let remote = peer.open_async(&region.descriptor(Rights::READ)).await?;
+    /// assert_eq!(remote.len(), 100);
+    /// # Ok::<(), hydrant_endpoint::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn open_async(&self, descriptor: &Descriptor) -> Result<RemoteRegion> {
+        let session = self.session()?;
+        if descriptor.owner != self.entry.identity.incarnation {
+            return Err(self.other_owner(descriptor));
+        }
+        let (promise, sent) = session.ask(&descriptor.to_bytes())?;
+        self.endpoint.after_send(&session, sent);
+        let question = OpenQuestion {
+            peer: self,
+            session: &session,
+            promise,
+        };
+        let answer = poll_fn(|context| question.promise.poll(context)).await;
+        self.finish_open(&session, descriptor, Some(answer))
+    }
+
+    /// Gives back what was granted and is not used.
+    fn release(&self, session: &Session, grant: GrantName) {
+        if let Ok(sent) = session.link.send(&WirePacket::Release { grant }, None) {
+            self.endpoint.after_send(session, sent);
+        }
+    }
+
     fn other_owner(&self, descriptor: &Descriptor) -> Error {
         Error::OtherOwner {
             peer: self.entry.label(),
@@ -155,10 +196,7 @@ impl Peer {
                 match ForeignMapping::new(&file, file_offset, len) {
                     Ok(mapping) => Some(mapping),
                     Err(cause) => {
-                        let sent = session.link.send(&WirePacket::Release { grant }, None);
-                        if let Ok(sent) = sent {
-                            self.endpoint.after_send(session, sent);
-                        }
+                        self.release(session, grant);
                         return Err(cause.into());
                     }
                 }
@@ -195,6 +233,21 @@ impl Peer {
         let sent = session.send(message, Some(deadline(patience)))?;
         self.endpoint.after_send(&session, sent);
         Ok(())
+    }
+}
+
+/// A question for a region, which nobody waits for once this is dropped.
+struct OpenQuestion<'a> {
+    peer: &'a Peer,
+    session: &'a Session,
+    promise: Arc<Promise<RegionAnswer>>,
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        if let Some(RegionAnswer::Granted { grant, .. }) = self.promise.abandon() {
+            self.peer.release(self.session, grant);
+        }
     }
 }
 

@@ -60,12 +60,14 @@ impl<T> Promise<T> {
     /// Waits for the value until `deadline`, and no more after that. A value that comes later is given back to the one
     /// who keeps the promise.
     pub(crate) fn wait_or_abandon(&self, deadline: Instant) -> Option<T> {
-        let value = self.wait(Some(deadline));
-        value.or_else(|| {
-            let mut state = self.state.lock();
-            state.is_abandoned = true;
-            state.value.take()
-        })
+        self.wait(Some(deadline)).or_else(|| self.abandon())
+    }
+
+    /// Waits no more. Returns a value that is there. A later one is given back to the one who keeps the promise.
+    pub(crate) fn abandon(&self) -> Option<T> {
+        let mut state = self.state.lock();
+        state.is_abandoned = true;
+        state.value.take()
     }
 
     /// Waits for the value, at most until `deadline`.

@@ -4,11 +4,13 @@
 mod network;
 
 use std::{
+    future::Future,
     os::{
         fd::AsFd,
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixDatagram, UnixStream},
     },
+    task::{Context, Poll, Waker},
     thread,
     time::{Duration, Instant},
 };
@@ -58,6 +60,7 @@ on_each_network! {
     after_a_cancel_or_deadline_nothing_lands,
     each_part_of_a_failed_batch_tells_its_fate,
     a_batch_is_a_future,
+    tasks_open_regions_and_may_be_dropped,
     messages_of_all_lengths_arrive_in_order,
     a_peer_that_reads_nothing_is_sent_no_more_than_a_window,
     events_come_by_descriptor_and_by_future,
@@ -387,6 +390,32 @@ fn a_batch_is_a_future(network: Network) {
     let empty = Batch::new().start().unwrap();
     assert!(empty.is_over());
     block_on(empty).unwrap();
+}
+
+fn tasks_open_regions_and_may_be_dropped(network: Network) {
+    let (owner, user) = (network.endpoint("owner"), network.endpoint("user"));
+    let peer = block_on(user.connect_async(&network.address(&owner))).unwrap();
+    let region = owner.expose(vec![3; 100]).unwrap();
+    let lent = region.descriptor(Rights::READ);
+    // More tasks than there are grants of a peer are dropped before or after their answer.
+    for round in 0..6000_u32 {
+        let mut task = Box::pin(peer.open_async(&lent));
+        let mut context = Context::from_waker(Waker::noop());
+        match task.as_mut().poll(&mut context) {
+            Poll::Ready(opened) => drop(opened),
+            Poll::Pending if round % 3 == 0 => thread::yield_now(),
+            Poll::Pending => {}
+        }
+    }
+    // What was granted to them is given back.
+    running::until(|| block_on(peer.open_async(&lent)).is_ok());
+    let remote = block_on(peer.open_async(&lent)).unwrap();
+    let mut seen = [0; 100];
+    remote.read(0, &mut seen).unwrap();
+    assert_eq!(seen, [3; 100]);
+    region.revoke().unwrap();
+    let refused = block_on(peer.open_async(&lent));
+    assert!(matches!(refused, Err(Error::Revoked { .. })), "{refused:?}");
 }
 
 fn messages_of_all_lengths_arrive_in_order(network: Network) {
