@@ -411,7 +411,11 @@ impl Drop for FabricPeers {
             return;
         }
         self.send_last();
-        self.room.is_over.store(true, SeqCst);
+        {
+            // The registrar looks under the lock, and then waits.
+            let _state = self.room.state.lock();
+            self.room.is_over.store(true, SeqCst);
+        }
         self.room.conduit.leave(true);
         self.room.conduit.wake(Rank(0));
         self.room.work.notify_all();
