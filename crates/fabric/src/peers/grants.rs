@@ -20,11 +20,18 @@ struct GrantUses {
     /// Accesses in flight.
     uses: usize,
     is_recalled: bool,
+    /// True if the owner was asked to grant writes.
+    asks_to_write: bool,
     /// Pieces that wait for the grant, or for the next one.
     waiting: Vec<OperationPiece>,
 }
 
 impl KnownGrants {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Forgets a session that has ended. Returns the pieces that waited.
     pub(super) fn forget(&mut self, session: FabricSession) -> Vec<OperationPiece> {
         let gone = self.0.extract_if(|(of, _), _| *of == session);
@@ -43,7 +50,8 @@ impl EndpointRoom {
                 let is_first = grant.waiting.is_empty() && grant.memory.is_none();
                 grant.waiting.push(piece);
                 if is_first {
-                    let ask = EndpointMessage::Ask(piece.chunk, piece.way == OperationWay::Write);
+                    grant.asks_to_write = piece.way == OperationWay::Write;
+                    let ask = EndpointMessage::Ask(piece.chunk, grant.asks_to_write);
                     self.tell(state, piece.session, ask);
                 }
             }
@@ -111,6 +119,7 @@ impl EndpointRoom {
             return;
         }
         let waiting = std::mem::take(&mut grant.waiting);
+        let asked_to_write = grant.asks_to_write;
         match answer {
             Ok(memory) => {
                 grant.memory = Some(memory);
@@ -121,8 +130,9 @@ impl EndpointRoom {
             Err(why) => {
                 state.grants.0.remove(&(session, chunk));
                 for piece in waiting {
-                    // Others may have asked only to read.
-                    let is_other = why == ChunkRefusal::NoRights && piece.way == OperationWay::Read;
+                    // The refusal is about the direction that was asked for.
+                    let writes = piece.way == OperationWay::Write;
+                    let is_other = why == ChunkRefusal::NoRights && writes != asked_to_write;
                     if is_other {
                         self.start_piece(state, piece);
                     } else {

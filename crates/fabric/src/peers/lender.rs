@@ -44,8 +44,8 @@ pub(super) struct LentChunks {
     leases: BTreeSet<(Instant, LentName)>,
     /// Chunks to be registered, in the order in which they were asked for.
     wanted: VecDeque<ChunkName>,
-    /// Registered chunks with their turns, the first one first. Those whose turn has changed are stale.
-    order: VecDeque<(u64, ChunkName)>,
+    /// Registered chunks that were not recalled to make room, by turn.
+    order: BTreeMap<u64, ChunkName>,
     /// Recalled chunks with their turns, and when their holder is given up.
     recalls: VecDeque<(Instant, u64, ChunkName)>,
     /// Chunks that are recalled to make room, and not returned.
@@ -111,7 +111,7 @@ impl LentChunks {
             of_session: FxHashMap::default(),
             leases: BTreeSet::new(),
             wanted: VecDeque::new(),
-            order: VecDeque::new(),
+            order: BTreeMap::new(),
             recalls: VecDeque::new(),
             evicting: 0,
             unused: Vec::new(),
@@ -144,6 +144,7 @@ impl LentChunks {
         };
         if let Some(key) = chunk.key.take() {
             self.unused.push((name, key, bytes));
+            self.order.remove(&chunk.turn);
         }
         if chunk.is_evicted {
             self.evicting -= 1;
@@ -199,6 +200,21 @@ impl LentChunks {
         let lease = self.leases.first().map(|(until, _)| *until);
         let recall = self.recalls.front().map(|(until, ..)| *until);
         lease.into_iter().chain(recall).min()
+    }
+
+    /// Returns the numbers of entries of all tables.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> [usize; 7] {
+        let of_sessions = self.of_session.values().map(FxHashSet::len).sum();
+        [
+            self.ranges.len(),
+            of_sessions,
+            self.leases.len(),
+            self.wanted.len(),
+            self.order.len(),
+            self.evicting,
+            self.unused.len(),
+        ]
     }
 
     /// Returns the registered bytes.
@@ -304,14 +320,12 @@ impl FabricState {
     /// Recalls the chunk that was registered first, unless one is being returned.
     fn make_room(&mut self) {
         while self.lender.evicting == 0
-            && let Some((turn, name)) = self.lender.order.pop_front()
+            && let Some((_, name)) = self.lender.order.pop_first()
         {
-            if self.lender.of_turn(turn, name).is_some() {
-                self.recall(name, true);
-                // Without a holder it is to be ended now.
-                if !self.lender.unused.is_empty() {
-                    return;
-                }
+            self.recall(name, true);
+            // Without a holder it is to be ended now.
+            if !self.lender.unused.is_empty() {
+                return;
             }
         }
     }
@@ -324,7 +338,10 @@ impl FabricState {
         range.ending.get_or_insert(why);
         let chunks: Vec<u64> = range.chunks.keys().copied().collect();
         for index in chunks {
-            self.recall(ChunkName { lent: name, index }, false);
+            let chunk = ChunkName { lent: name, index };
+            // A chunk that waits for room has no key. One that is being registered counts as a registration.
+            self.refuse(chunk, why);
+            self.recall(chunk, false);
         }
     }
 
@@ -372,7 +389,7 @@ impl FabricState {
         chunk.key = Some(key);
         chunk.turn = turn;
         let is_asked = std::mem::take(&mut chunk.is_asked);
-        lender.order.push_back((turn, name));
+        lender.order.insert(turn, name);
         if let Some(why) = ending {
             if is_asked {
                 self.tell(session, EndpointMessage::Refuse(name, why));

@@ -10,8 +10,11 @@ use super::{
     wire::{self, EndpointMessage},
 };
 
-/// The most bytes that wait for a peer. Only a peer that asks and does not read the answers reaches this.
+/// The bytes that wait for a peer, above which no message of the layer above is taken. Only a peer that does not read
+/// reaches this.
 const MOST_WAITING: usize = 8 << 20;
+/// The bytes that wait for a peer, above which it is given up if it asks for more.
+const MOST_ANSWERS: usize = 4 * MOST_WAITING;
 
 /// Messages that were not sent yet, in order for each peer.
 #[derive(Default)]
@@ -22,7 +25,7 @@ pub(super) struct WireOutbox {
 #[derive(Default)]
 struct WireQueue {
     messages: VecDeque<OwnedMessage>,
-    /// The bytes of their payloads.
+    /// The bytes that they take.
     bytes: usize,
     /// True if the session is left after the last message.
     closes: bool,
@@ -31,7 +34,7 @@ struct WireQueue {
 impl WireOutbox {
     pub(super) fn push(&mut self, to: Rank, message: OwnedMessage) {
         let queue = self.queues.entry(to).or_default();
-        queue.bytes += message.payload.len();
+        queue.bytes += size_of_message(&message);
         queue.messages.push_back(message);
     }
 
@@ -55,9 +58,19 @@ impl WireOutbox {
         (self.queues.get(&to)).is_some_and(|queue| queue.bytes >= MOST_WAITING)
     }
 
+    /// Returns true if a peer asks, and does not read the answers.
+    pub(super) fn is_flooded(&self, to: Rank) -> bool {
+        (self.queues.get(&to)).is_some_and(|queue| queue.bytes >= MOST_ANSWERS)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
+}
+
+/// Returns the bytes that a message takes here.
+fn size_of_message(message: &OwnedMessage) -> usize {
+    size_of::<OwnedMessage>() + size_of_val(&*message.args) + message.payload.len()
 }
 
 impl EndpointRoom {
@@ -67,7 +80,7 @@ impl EndpointRoom {
             while let Some(message) = queue.messages.front() {
                 match self.conduit.send(*rank, &message.message()) {
                     Ok(Sent::Yes) => {
-                        queue.bytes -= message.payload.len();
+                        queue.bytes -= size_of_message(message);
                         queue.messages.pop_front();
                     }
                     Ok(Sent::Full) => return true,

@@ -254,7 +254,11 @@ impl EndpointRoom {
         match wire::decode(&message.delivery(from)) {
             Some(EndpointMessage::Text(bytes)) => return Some(Due::Message(session, bytes.into())),
             Some(EndpointMessage::Ask(chunk, writes)) => {
-                state.ask(session, chunk, writes);
+                if state.outbox.is_flooded(from) {
+                    self.control.abandon(from);
+                } else {
+                    state.ask(session, chunk, writes);
+                }
             }
             Some(EndpointMessage::Grant(chunk, memory)) => {
                 self.granted(state, session, chunk, Ok(memory));

@@ -23,6 +23,8 @@ const CHILD: &str = "HYDRANT_TEST_FABRIC_PEER";
 struct HeardByTest {
     events: Mutex<Vec<SessionEvent>>,
     messages: Mutex<Vec<(FabricSession, Vec<u8>)>>,
+    /// Holds the thread that polls up, while a test has it.
+    gate: Mutex<()>,
 }
 
 impl SessionSink for HeardByTest {
@@ -35,6 +37,7 @@ impl SessionSink for HeardByTest {
     }
 
     fn message(&self, from: FabricSession, bytes: &[u8]) {
+        drop(self.gate.lock());
         self.messages.lock().push((from, bytes.to_vec()));
     }
 }
@@ -52,6 +55,7 @@ impl Side {
             interface: "lo".to_owned(),
             registered: m,
             peer_timeout: Duration::from_secs(2),
+            recall_timeout: Duration::from_secs(10),
             ..FabricOptions::default()
         };
         match FabricPeers::listen(&options, KEY, Arc::clone(&heard) as _) {
@@ -130,6 +134,16 @@ impl Side {
             finish(Err(PeerOperationFailure::Lost.untouched()));
         }
         end
+    }
+
+    /// Sends a message of the room, as no honest room would.
+    fn lie(&self, to: FabricSession, message: wire::EndpointMessage<'_>) {
+        let room = &self.peers.room;
+        let mut state = room.state.lock();
+        if let Ok(rank) = state.open(to) {
+            state.outbox.tell(rank, message);
+            room.flush(&mut state);
+        }
     }
 
     fn lend(&self, to: FabricSession, memory: &Window, write: bool) -> LentName {
@@ -436,4 +450,176 @@ fn memory_is_lent_to_one_session_and_for_a_time() {
     });
     two.unlend(short);
     two.unlend(lent);
+}
+
+#[test]
+fn tables_are_empty_once_memory_was_taken_back() {
+    let Some((one, two, there, back)) = pair(Some(wire::CHUNK)) else {
+        return;
+    };
+    let memory = Window::private(2 * wire::CHUNK as usize);
+    let own = filled(memory.len(), 5);
+    for round in 0..20 {
+        let until = (round % 2 == 0).then(|| Instant::now() + HANG);
+        let lent = two.lend_until(back, &memory, true, until);
+        one.run(OperationWay::Write, there, lent, 0, &own)
+            .expect("written");
+        two.unlend(lent);
+    }
+    assert_eq!(two.peers.room.state.lock().lender.entries(), [0; 7]);
+    assert_eq!(one.peers.room.state.lock().grants.len(), 0);
+}
+
+#[test]
+fn memory_that_is_only_written_is_not_read() {
+    let Some((one, two, there, back)) = pair(None) else {
+        return;
+    };
+    let memory = Window::private(100);
+    let terms = LentTerms {
+        addr: memory.as_ptr().expose_provenance(),
+        len: memory.len(),
+        read: false,
+        write: true,
+        until: None,
+    };
+    // SAFETY: the window is kept until the memory is taken back.
+    let lent = unsafe { two.peers.lend(back, terms) }.expect("a session");
+    let (own, into) = (filled(100, 1), Window::private(100));
+    // The write waits for the grant that the read asked for.
+    let gate = one.heard.gate.lock();
+    two.peers.send(back, b"stay").expect("a session");
+    let read = one.begin(OperationWay::Read, there, lent, 0, &into);
+    let write = one.begin(OperationWay::Write, there, lent, 0, &own);
+    drop(gate);
+    let end = read.recv_timeout(HANG).expect("an end");
+    assert!(
+        matches!(end, Err(PeerOperationFailure::NoRights)),
+        "{end:?}"
+    );
+    write.recv_timeout(HANG).expect("an end").expect("written");
+    assert!(bytes_of(&memory) == bytes_of(&own) && bytes_of(&into) == [0; 100]);
+    two.unlend(lent);
+}
+
+#[test]
+fn memory_that_waits_for_room_is_taken_back_at_once() {
+    let Some((one, two, there, back)) = pair(Some(wire::CHUNK)) else {
+        return;
+    };
+    let Some(third) = Side::new(None) else {
+        return;
+    };
+    two.heard.events.lock().clear();
+    let asked = (third.peers).connect(&two.peers.locator(), &KEY, b"a third");
+    let other = asked.expect("an address");
+    let its = two.met();
+    let (memory, wanted) = (Window::private(100), Window::private(100));
+    let own = filled(100, 3);
+    let (held, lent) = (two.lend(back, &memory, true), two.lend(its, &wanted, true));
+    one.run(OperationWay::Write, there, held, 0, &own)
+        .expect("written");
+    // The holder does not return its grant for a while. All room is for a chunk of it.
+    let gate = one.heard.gate.lock();
+    two.peers.send(back, b"stay").expect("a session");
+    let full = two.lend(its, &Window::private(wire::CHUNK as usize), true);
+    let first = third.begin(OperationWay::Write, other, full, 0, &own);
+    let second = third.begin(OperationWay::Write, other, lent, 0, &own);
+    wait_for("the question", || {
+        (two.peers.room.state.lock().lender.entries()[3] == 2).then_some(())
+    });
+    for name in [lent, full] {
+        two.peers.end_lend(name);
+        assert!(two.peers.wait_unused(name, || false), "it waits for room");
+        two.peers.free_lent(name);
+    }
+    for end in [first, second] {
+        let end = end.recv_timeout(HANG).expect("an end");
+        assert!(matches!(end, Err(PeerOperationFailure::Revoked)), "{end:?}");
+    }
+    drop(gate);
+    two.unlend(held);
+}
+
+#[test]
+fn lies_harm_only_the_liar() {
+    let Some((one, two, there, back)) = pair(Some(wire::CHUNK)) else {
+        return;
+    };
+    let Some(liar) = Side::new(None) else {
+        return;
+    };
+    two.heard.events.lock().clear();
+    let asked = (liar.peers).connect(&two.peers.locator(), &KEY, b"a liar");
+    let other = asked.expect("an address");
+    liar.met();
+    let its = two.met();
+    let memory = Window::private(2 * wire::CHUNK as usize);
+    let lent = two.lend(back, &memory, true);
+    let trap = two.lend(its, &Window::private(10), false);
+    let own = filled(memory.len(), 5);
+    let mut seed = 1_u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    for _ in 0..300 {
+        for _ in 0..20 {
+            let lent = [lent, trap, LentName(0), LentName(u64::MAX)][random(4) as usize];
+            let index = [0, 1, 2, u64::MAX / wire::CHUNK, u64::MAX][random(5) as usize];
+            let name = wire::ChunkName { lent, index };
+            let memory = wire::ChunkMemory {
+                key: random(1 << 40),
+                addr: random(1 << 48),
+                len: 1 + random(wire::CHUNK),
+                writable: random(2) == 0,
+            };
+            liar.lie(
+                other,
+                match random(6) {
+                    0 => wire::EndpointMessage::Ask(name, random(2) == 0),
+                    1 => wire::EndpointMessage::Grant(name, memory),
+                    2 => wire::EndpointMessage::Refuse(name, wire::ChunkRefusal::NoRights),
+                    3 => wire::EndpointMessage::Recall(name),
+                    4 => wire::EndpointMessage::Return(name),
+                    _ => wire::EndpointMessage::Text(b"text"),
+                },
+            );
+        }
+        one.run(OperationWay::Write, there, lent, 0, &own)
+            .expect("written");
+        assert!(bytes_of(&memory) == bytes_of(&own));
+        memory.fill(0, memory.len(), 0).expect("in bounds");
+    }
+    for name in [lent, trap] {
+        two.unlend(name);
+    }
+    assert_eq!(two.peers.room.state.lock().lender.entries(), [0; 7]);
+    assert!(two.ended(back).is_none());
+}
+
+#[test]
+fn a_peer_that_asks_and_does_not_read_is_given_up() {
+    let Some((one, two, there, back)) = pair(None) else {
+        return;
+    };
+    // Nothing that is sent is read there.
+    let gate = one.heard.gate.lock();
+    let message = vec![7; 1000];
+    while two.peers.send(back, &message).expect("a session") {}
+    {
+        let mut state = two.peers.room.state.lock();
+        let rank = state.open(back).expect("a session");
+        while !state.outbox.is_flooded(rank) {
+            state.outbox.push(rank, wire::text(&message));
+        }
+    }
+    let name = wire::ChunkName {
+        lent: LentName(99),
+        index: 0,
+    };
+    one.lie(there, wire::EndpointMessage::Ask(name, true));
+    wait_for("the loss", || two.ended(back));
+    assert!(two.peers.room.state.lock().outbox.is_empty());
+    drop(gate);
 }
