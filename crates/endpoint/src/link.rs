@@ -16,7 +16,7 @@ use hydrant_local::{
 const NAP: Duration = Duration::from_millis(1);
 
 /// The connection of a session.
-pub(crate) enum PeerLink {
+pub(crate) enum SessionLink {
     /// To a process of this host.
     Local(Arc<LocalLink>),
     /// Over the network.
@@ -100,7 +100,7 @@ pub(crate) fn lent_name(grant: GrantName) -> LentName {
     LentName(grant.number())
 }
 
-impl PeerLink {
+impl SessionLink {
     pub(crate) fn local(&self) -> Option<&Arc<LocalLink>> {
         match self {
             Self::Local(link) => Some(link),

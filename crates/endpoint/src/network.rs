@@ -7,14 +7,14 @@ use hydrant_local::WirePacket;
 
 use crate::{
     LossCause,
-    link::{FarLink, PeerLink},
+    link::{FarLink, SessionLink},
     packets,
     session::{Session, SessionEnding},
     state::{EndpointCommand, EndpointState, parse_introduction},
     table::PeerStage,
 };
 
-/// What the network tells. The network is there before the endpoint is.
+/// The receiver of news of the network, which is there before the endpoint is.
 #[derive(Default)]
 pub(crate) struct FarSink {
     endpoint: OnceLock<Weak<EndpointState>>,
@@ -131,7 +131,7 @@ fn met(endpoint: &Arc<EndpointState>, number: FabricSession, introduction: &[u8]
             SessionEnding::Lost(LossCause::Broken),
         );
     }
-    let link = PeerLink::Far(FarLink::new(&peers, number));
+    let link = SessionLink::Far(FarLink::new(&peers, number));
     let session = Session::new(Arc::clone(&entry.identity), link, endpoint.fresh_number());
     endpoint.far.add(number, &session);
     entry.set(PeerStage::Up(Arc::clone(&session)));

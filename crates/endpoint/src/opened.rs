@@ -9,7 +9,7 @@ use hydrant_local::{CopyStep, ForeignMapping, GrantName, GrantUse, LocalLink, Wi
 
 use crate::{
     Error, Result, Rights,
-    link::{FarLink, PeerLink, lent_name},
+    link::{FarLink, SessionLink, lent_name},
     promise::Promise,
     session::Session,
     state::EndpointState,
@@ -87,8 +87,8 @@ impl OpenedRegion {
     ) -> Result<(), (usize, Error)> {
         match &self.session.link {
             // SAFETY: 1. and 2. the caller's conditions.
-            PeerLink::Local(link) => unsafe { self.copy_here(link, how, steps) },
-            PeerLink::Far(link) => {
+            SessionLink::Local(link) => unsafe { self.copy_here(link, how, steps) },
+            SessionLink::Far(link) => {
                 let done = Promise::new();
                 let promise = Arc::clone(&done);
                 let finish = move |outcome| {

@@ -19,7 +19,7 @@ use rustix::event::{Timespec, epoll};
 
 use crate::{
     LossCause, Result,
-    link::PeerLink,
+    link::SessionLink,
     packets,
     regions::Lingering,
     session::{Session, SessionEnding},
@@ -335,7 +335,7 @@ impl Service {
         let identity = Arc::clone(&entry.identity);
         let session = Session::new(
             identity,
-            PeerLink::Local(Arc::new(link)),
+            SessionLink::Local(Arc::new(link)),
             self.endpoint.fresh_number(),
         );
         entry.set(PeerStage::Up(Arc::clone(&session)));

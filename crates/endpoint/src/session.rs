@@ -14,7 +14,9 @@ use hydrant_fabric::PeerOperationFailure;
 use hydrant_local::{GrantName, LinkError, SendState, WirePacket};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Error, LossCause, Result, identity::PeerIdentity, link::PeerLink, promise::Promise};
+use crate::{
+    Error, LossCause, Result, identity::PeerIdentity, link::SessionLink, promise::Promise,
+};
 
 /// The most bytes of a message.
 pub const MAX_MESSAGE: usize = 256 << 10;
@@ -70,7 +72,7 @@ pub(crate) enum RegionAnswer {
 /// A connection to a peer.
 pub(crate) struct Session {
     pub(crate) peer: Arc<PeerIdentity>,
-    pub(crate) link: PeerLink,
+    pub(crate) link: SessionLink,
     /// The number by which the service thread knows it.
     pub(crate) number: u64,
     /// Set once, by the thread that ends the connection.
@@ -105,7 +107,7 @@ struct Inbox {
 }
 
 impl Session {
-    pub(crate) fn new(peer: Arc<PeerIdentity>, link: PeerLink, number: u64) -> Arc<Self> {
+    pub(crate) fn new(peer: Arc<PeerIdentity>, link: SessionLink, number: u64) -> Arc<Self> {
         Arc::new(Self {
             peer,
             link,

@@ -20,7 +20,7 @@ use crate::{
     Address, Error, MAX_NAME, Result,
     address::Way,
     far::FarSide,
-    link::PeerLink,
+    link::SessionLink,
     news::{NewsQueue, PeerNews},
     promise::deadline,
     regions::{LentRegions, Lingering},
@@ -289,7 +289,7 @@ impl EndpointState {
             let what = format!("incarnation {incarnation:016x} answers: it has been started again");
             return Err(ConnectError::Refused(what));
         }
-        let link = PeerLink::Local(Arc::new(link));
+        let link = SessionLink::Local(Arc::new(link));
         let session = Session::new(Arc::clone(&entry.identity), link, self.fresh_number());
         if !entry.set_up(&session) {
             session.end(SessionEnding::Closed);

@@ -97,7 +97,7 @@ impl Page {
 
 /// What the server has heard.
 #[derive(Default)]
-struct Tally {
+struct ServerTally {
     connected: usize,
     returned: usize,
     left: usize,
@@ -135,7 +135,7 @@ fn start(address: &str, number: usize, reads: usize) -> Result<Child, Box<dyn Er
 }
 
 /// Serves until all guests have ended.
-fn serve(reads: usize) -> Result<Tally, Box<dyn Error>> {
+fn serve(reads: usize) -> Result<ServerTally, Box<dyn Error>> {
     let server = listen("pages")?;
     let address = server.address().to_string();
     let mut pages = (0..PAGES)
@@ -144,7 +144,7 @@ fn serve(reads: usize) -> Result<Tally, Box<dyn Error>> {
     let mut guests = (0..GUESTS)
         .map(|number| start(&address, number, reads))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut tally = Tally::default();
+    let mut tally = ServerTally::default();
     let mut killed = 0;
     while tally.left < GUESTS {
         match server.next_event_within(Duration::from_millis(1))? {
@@ -217,7 +217,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn report(tally: &Tally) {
+fn report(tally: &ServerTally) {
     println!("guests that connected      {:>8}", tally.connected);
     println!("  were killed and lost     {:>8}", tally.lost);
     println!("  returned                 {:>8}", tally.returned);

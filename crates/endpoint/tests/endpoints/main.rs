@@ -407,7 +407,7 @@ fn tasks_open_regions_and_may_be_dropped(network: Network) {
             Poll::Pending => {}
         }
     }
-    // What was granted to them is given back.
+    // Their grants are given back.
     running::until(|| block_on(peer.open_async(&lent)).is_ok());
     let remote = block_on(peer.open_async(&lent)).unwrap();
     let mut seen = [0; 100];

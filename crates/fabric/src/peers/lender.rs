@@ -36,7 +36,7 @@ pub struct LentTerms {
 
 /// All own memory that is lent.
 pub(super) struct LentChunks {
-    ranges: FxHashMap<LentName, LentRange>,
+    ranges: FxHashMap<LentName, SessionRange>,
     next: u64,
     /// The ranges that are lent to each session.
     of_session: FxHashMap<FabricSession, FxHashSet<LentName>>,
@@ -60,7 +60,7 @@ pub(super) struct LentChunks {
     patience: Duration,
 }
 
-struct LentRange {
+struct SessionRange {
     session: FabricSession,
     terms: LentTerms,
     /// Set once it is taken back: the answer to further questions.
@@ -85,7 +85,7 @@ struct LentChunk {
     turn: u64,
 }
 
-impl LentRange {
+impl SessionRange {
     /// Returns the address and the length of a chunk.
     fn chunk(&self, index: u64) -> Option<(u64, u64)> {
         let len = self.terms.len as u64;
@@ -522,7 +522,7 @@ impl FabricPeers {
         lender.next += 1;
         let name = LentName(lender.next);
         its.insert(name);
-        let range = LentRange {
+        let range = SessionRange {
             session,
             terms,
             ending: None,
