@@ -1,4 +1,4 @@
-"""Measures NIXL over Hydrant beside NIXL over UCX, on one host, and prints a table.
+"""Measures NIXL over Hydrant beside NIXL over UCX, on one host or two, and prints a table.
 
 Each backend gets processes of its own, since an idle agent over UCX takes a processor. The rounds of both take turns. Each
 figure is the median of all rounds.
@@ -16,6 +16,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "tests"))
 
 import numpy as np  # noqa: E402
+import two_hosts  # noqa: E402
 from owner import Owner, agent, finish, register, rows  # noqa: E402
 
 SIZES = [(8, 3000), (4096, 3000), (65536, 2000), (1 << 20, 300), (64 << 20, 9)]
@@ -142,10 +143,14 @@ def shown(microseconds):
 def main():
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--two-hosts", action="store_true", help="over TCP, between two network namespaces")
     options.add_argument("--round-of", choices=BACKENDS, help=argparse.SUPPRESS)
     options = options.parse_args()
     if options.round_of:
         measure(options.round_of)
+    if options.two_hosts:
+        two_hosts.enter()
+        os.environ["HYDRANT_OWNER_BEFORE"] = " ".join(two_hosts.THERE)
     all_of = {backend: {} for backend in BACKENDS}
     for turn in range(options.rounds):
         for backend in BACKENDS if turn % 2 == 0 else BACKENDS[::-1]:
@@ -166,6 +171,9 @@ def main():
         ratio = cells[1][0] / cells[0][0]
         texts = [f"{shown(middle)} ({shown(least)})" for middle, least in cells]
         print(f"| {name} | {texts[0]} | {texts[1]} | {ratio:.3g} |")
+    if options.two_hosts:
+        figures = two_hosts.bare(SIZES).items()
+        print("\nA bare stream, acknowledged: " + ", ".join(f"{size} B in {shown(time)}" for size, time in figures))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     measure: bool,
 
+    /// Measures over TCP between two network namespaces, and not on one host
+    #[arg(long, requires = "measure")]
+    two_hosts: bool,
+
     /// Builds without the optimizations of a release
     #[arg(long)]
     dev: bool,
@@ -66,7 +70,9 @@ fn work(arguments: &Arguments) -> Result<Vec<String>, Error> {
             test(&python, &installed)?;
         }
         if arguments.measure {
-            let measured = output(script(&python, &["tools/nixl/measure.py"]))?;
+            let mut words = vec!["tools/nixl/measure.py"];
+            words.extend(arguments.two_hosts.then_some("--two-hosts"));
+            let measured = output(script(&python, &words))?;
             let text = String::from_utf8_lossy(&measured).into_owned();
             notes.extend(text.lines().map(str::to_owned));
         }

@@ -67,7 +67,9 @@ class Owner:
     """An agent of another process."""
 
     def __init__(self, name="owner", backends=(OURS,), **options):
-        command = [sys.executable, __file__, name, ",".join(backends), repr(options)]
+        # The words of a command that runs the process elsewhere.
+        before = os.environ.get("HYDRANT_OWNER_BEFORE", "").split()
+        command = [*before, sys.executable, __file__, name, ",".join(backends), repr(options)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sys.stderr
         )
