@@ -479,5 +479,9 @@ impl Drop for Ofi {
         {
             tracing::error!("the thread for connections panicked");
         }
+        if self.shared.listening.is_some() {
+            // A provider over TCP crashes if it is closed in the middle of a peer's write (libfabric 1.17.0).
+            self.shared.cut_off_rest();
+        }
     }
 }

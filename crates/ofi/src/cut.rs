@@ -9,7 +9,11 @@ use std::net::SocketAddr;
 use hydrant_conduit::Rank;
 
 use crate::{
-    commands::LinkCommand, listening::Listening, peers::Phase, shared::OfiShared, sockets,
+    commands::LinkCommand,
+    listening::Listening,
+    peers::{OfiPeer, Phase},
+    shared::OfiShared,
+    sockets,
 };
 
 /// The reads of the completion queue in which the provider sees that connections have ended.
@@ -49,6 +53,19 @@ impl OfiShared {
                 collector.collect(self, true);
             }
         }
+    }
+
+    /// Ends the links to all peers without a job that were not cut off, and their connections.
+    pub(crate) fn cut_off_rest(&self) {
+        let is_cut = |peer: &OfiPeer| {
+            let link = peer.link.lock();
+            link.is_cut || link.phase == Phase::Unused
+        };
+        let rest: Vec<Rank> = (self.peers.all_known())
+            .filter(|peer| !is_cut(peer))
+            .map(|peer| peer.rank)
+            .collect();
+        self.cut_off(rest);
     }
 
     /// Ends all sessions without a job, if this process stood still for so long that peers may count it as lost. They
