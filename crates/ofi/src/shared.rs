@@ -26,6 +26,7 @@ use crate::{
     listening::Listening,
     peers::OfiPeers,
     slots::{AccessPool, ArrivalSlots, SendBuffers},
+    sockets::SocketRemains,
     table::RegionTable,
 };
 
@@ -79,6 +80,8 @@ pub(crate) struct OfiShared {
     pub(crate) sends: SendBuffers,
     pub(crate) receives: ArrivalSlots,
     pub(crate) fabric: Arc<Fabric>,
+    /// Dropped last: after the fabric.
+    remains: SocketRemains,
 }
 
 /// The parts of [`OfiShared`] that are made before.
@@ -104,6 +107,9 @@ impl Drop for OfiShared {
         self.table.deregister();
         self.sends.deregister();
         self.receives.deregister();
+        if let Some(own) = self.own_address() {
+            self.remains = SocketRemains::of(own);
+        }
         // SAFETY: no other thread has this state, and nothing is posted after this.
         unsafe { self.fabric.close_endpoint() }
     }
@@ -141,6 +147,7 @@ impl OfiShared {
             sends: parts.sends,
             receives: parts.receives,
             fabric: parts.fabric,
+            remains: SocketRemains::default(),
         })
     }
 

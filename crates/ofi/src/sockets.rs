@@ -12,9 +12,9 @@ use std::{
     time::Duration,
 };
 
-use crate::marks;
+use crate::marks::{self, FileIdentity, identity};
 use rustix::{
-    io::fcntl_dupfd_cloexec,
+    io::{close, fcntl_dupfd_cloexec},
     net::{
         Shutdown, SocketAddrAny, SocketType, connect_unspec, getpeername, getsockname, shutdown,
         sockopt::socket_type,
@@ -72,6 +72,42 @@ fn end_those(own: SocketAddr, are_chosen: impl Fn(SocketAddr, SocketAddr) -> boo
             let _ = connect_unspec(socket);
             // Now the provider sees the end of the connection.
             let _ = shutdown(socket, Shutdown::Both);
+        }
+    }
+}
+
+/// The sockets of an endpoint that the provider closes. Dropping this closes those that it has left open: a provider over
+/// TCP forgets a connection that was accepted and had not introduced itself (libfabric 1.17.0, 2.5.1).
+#[derive(Default)]
+pub(crate) struct SocketRemains(Vec<(RawFd, FileIdentity)>);
+
+impl SocketRemains {
+    /// Notes the sockets of the endpoint at `own`. The provider has closed its fabric when this is dropped.
+    pub(crate) fn of(own: SocketAddr) -> Self {
+        let mut remains = Self::default();
+        for descriptor in descriptors() {
+            // SAFETY: the descriptor was open a moment ago. If it was closed since, the calls fail.
+            let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
+            if let [Some(local), _] = addresses(socket)
+                && is_of(local, own)
+                && let Some(identity) = identity(socket)
+            {
+                remains.0.push((descriptor, identity));
+            }
+        }
+        remains
+    }
+}
+
+impl Drop for SocketRemains {
+    fn drop(&mut self) {
+        for (descriptor, was) in self.0.drain(..) {
+            // SAFETY: the call fails if the descriptor is not open. The identity tells whose it is.
+            let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
+            if identity(socket) == Some(was) {
+                // SAFETY: it is still the provider's socket, and nothing of the provider is left that would close it.
+                unsafe { close(descriptor) };
+            }
         }
     }
 }
