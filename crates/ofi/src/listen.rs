@@ -222,7 +222,8 @@ impl PeerControl {
         let mut book = listening.book.lock();
         for number in book.at(&there.name).to_vec() {
             match book.stage(number) {
-                Some(Acquaintanceship::Asking(_)) => return Ok(number),
+                // Another key is that of another process, which had the address before or has it now.
+                Some(Acquaintanceship::Asking(other)) if other.key == *key => return Ok(number),
                 Some(Acquaintanceship::Admitting(guest)) => {
                     guest.own.get_or_insert(attempt);
                     return Ok(number);
