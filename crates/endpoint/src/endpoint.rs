@@ -347,9 +347,9 @@ impl Endpoint {
         struct Revoke<'a>(&'a Arc<RegionCore>, &'a Arc<EndpointState>);
         impl Drop for Revoke<'_> {
             fn drop(&mut self) {
-                self.1.regions.remove(self.0.id);
+                self.1.regions.revoke(self.0);
                 // Without a limit there is no error.
-                let _ = self.0.revoke(None);
+                let _ = self.0.wait_unused(None);
             }
         }
         let base = NonNull::from(&mut *buffer).cast::<u8>();

@@ -1,6 +1,7 @@
 //! Lent memory, as its owner and the service thread use it.
 
 use std::{
+    collections::HashMap,
     os::fd::OwnedFd,
     sync::Arc,
     time::{Duration, Instant},
@@ -11,6 +12,9 @@ use hydrant_local::GrantName;
 use parking_lot::{Condvar, Mutex};
 
 use crate::{Error, Result, session::Session};
+
+/// A grant of one connection: the connection's number, and the grant.
+pub(crate) type GrantKey = (u64, GrantName);
 
 /// The state of a region that both its owner and the service thread use.
 pub(crate) struct RegionCore {
@@ -25,7 +29,7 @@ pub(crate) struct RegionCore {
 
 struct Lending {
     is_revoked: bool,
-    grants: Vec<(Arc<Session>, GrantName)>,
+    grants: HashMap<GrantKey, Arc<Session>>,
     /// The uses of the memory by this process.
     own_uses: usize,
 }
@@ -38,7 +42,7 @@ impl RegionCore {
             file,
             lending: Mutex::new(Lending {
                 is_revoked: false,
-                grants: Vec::new(),
+                grants: HashMap::new(),
                 own_uses: 0,
             }),
             unused: Condvar::new(),
@@ -58,7 +62,8 @@ impl RegionCore {
         }
         let granted = grant();
         if let Some(name) = granted {
-            lending.grants.push((Arc::clone(session), name));
+            let key = (session.number, name);
+            lending.grants.insert(key, Arc::clone(session));
         }
         Some(granted)
     }
@@ -66,51 +71,54 @@ impl RegionCore {
     /// Ends a grant that the peer does not use any more. Returns `false` if it is in use.
     pub(crate) fn release(&self, session: &Session, grant: GrantName) -> bool {
         let mut lending = self.lending.lock();
-        let is_it = |(its, name): &(Arc<Session>, GrantName)| {
-            its.number == session.number && *name == grant
-        };
-        let Some(place) = lending.grants.iter().position(is_it) else {
+        let key = (session.number, grant);
+        if !lending.grants.contains_key(&key) {
             return true;
-        };
+        }
         session.link.end_grant(grant);
         // A grant in use stays in the list, so that a revocation waits for it.
         let is_unused = session.link.wait_unused(grant, || false);
         if is_unused {
-            lending.grants.swap_remove(place);
+            lending.grants.remove(&key);
             session.link.free_grant(grant);
         }
         is_unused
     }
 
-    /// Revokes the memory, and waits until nobody uses it, at most for `patience`.
+    /// Ends all grants, and gives no further one. Returns those that there are.
+    pub(crate) fn end_grants(&self) -> Vec<GrantKey> {
+        let mut lending = self.lending.lock();
+        lending.is_revoked = true;
+        for ((_, grant), session) in &lending.grants {
+            session.link.end_grant(*grant);
+        }
+        lending.grants.keys().copied().collect()
+    }
+
+    /// Waits until nobody uses the memory, whose grants have [ended](Self::end_grants), at most for `patience`.
     ///
     /// # Errors
     /// [`Error::StillInUse`]. The next call goes on.
-    pub(crate) fn revoke(&self, patience: Option<Duration>) -> Result<()> {
+    pub(crate) fn wait_unused(&self, patience: Option<Duration>) -> Result<()> {
         let since = Instant::now();
         let deadline = patience.and_then(|patience| since.checked_add(patience));
         let still_in_use = || Error::StillInUse {
             within: since.elapsed(),
         };
-        let mut lending = self.lending.lock();
-        lending.is_revoked = true;
-        for (session, grant) in &lending.grants {
-            session.link.end_grant(*grant);
-        }
         let goes_on = || deadline.is_none_or(|deadline| Instant::now() < deadline);
-        while let Some((session, grant)) = lending.grants.last().cloned() {
+        let mut lending = self.lending.lock();
+        let all: Vec<(GrantKey, Arc<Session>)> = (lending.grants.iter())
+            .map(|(key, session)| (*key, Arc::clone(session)))
+            .collect();
+        for (key, session) in all {
             // The lock is not held while this thread waits.
             drop(lending);
-            if !session.link.wait_unused(grant, goes_on) {
+            if !session.link.wait_unused(key.1, goes_on) {
                 return Err(still_in_use());
             }
             lending = self.lending.lock();
-            let is_it = |(its, name): &(Arc<Session>, GrantName)| {
-                its.number == session.number && *name == grant
-            };
-            if let Some(place) = lending.grants.iter().position(is_it) {
-                lending.grants.swap_remove(place);
-                session.link.free_grant(grant);
+            if lending.grants.remove(&key).is_some() {
+                session.link.free_grant(key.1);
             }
         }
         while lending.own_uses > 0 {

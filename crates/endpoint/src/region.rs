@@ -189,8 +189,8 @@ impl Region {
 
 impl RegionHandle {
     fn revoke(&self, patience: Option<Duration>) -> Result<()> {
-        self.endpoint.regions.remove(self.core.id);
-        self.core.revoke(patience)
+        self.endpoint.regions.revoke(&self.core);
+        self.core.wait_unused(patience)
     }
 }
 

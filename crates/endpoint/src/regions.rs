@@ -6,7 +6,7 @@ use hydrant_local::{GrantName, GrantTerms};
 use parking_lot::Mutex;
 
 use crate::{
-    lent::RegionCore,
+    lent::{GrantKey, RegionCore},
     session::{FULL, REVOKED, Session},
 };
 
@@ -14,8 +14,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct LentRegions {
     by_number: Mutex<HashMap<u64, Arc<RegionCore>>>,
-    /// By the number of the connection, and the grant.
-    granted: Mutex<HashMap<(u64, GrantName), Arc<RegionCore>>>,
+    granted: Mutex<HashMap<GrantKey, Arc<RegionCore>>>,
 }
 
 /// A grant in use that the peer has given back, or whose connection has ended.
@@ -45,10 +44,14 @@ impl LentRegions {
         self.by_number.lock().insert(region.id, Arc::clone(region));
     }
 
-    /// Removes a region that is to be revoked.
-    pub(crate) fn remove(&self, number: u64) {
-        self.by_number.lock().remove(&number);
-        self.granted.lock().retain(|_, region| region.id != number);
+    /// Revokes a region: gives no further grant of it, ends those that there are, and forgets them.
+    pub(crate) fn revoke(&self, region: &RegionCore) {
+        self.by_number.lock().remove(&region.id);
+        let ended = region.end_grants();
+        let mut granted = self.granted.lock();
+        for key in ended {
+            granted.remove(&key);
+        }
     }
 
     pub(crate) fn get(&self, number: u64) -> Option<Arc<RegionCore>> {
@@ -65,10 +68,13 @@ impl LentRegions {
         session: &Arc<Session>,
         terms: &GrantTerms,
     ) -> Result<GrantName, u8> {
-        let granted = region.grant(session, || session.link.grant(terms));
-        let grant = granted.ok_or(REVOKED)?.ok_or(FULL)?;
-        (self.granted.lock()).insert((session.number, grant), Arc::clone(region));
-        Ok(grant)
+        let granted = region.grant(session, || {
+            let grant = session.link.grant(terms)?;
+            let key = (session.number, grant);
+            self.granted.lock().insert(key, Arc::clone(region));
+            Some(grant)
+        });
+        granted.ok_or(REVOKED)?.ok_or(FULL)
     }
 
     /// Ends a grant that the peer has given back.
