@@ -261,6 +261,9 @@ impl BatchCore {
         // A handle that is forgotten must not hold up the revocation of a region.
         self.uses.lock().clear();
         let _ = self.promise.keep(());
+        if let Some(waker) = self.promise.take_waker() {
+            self.endpoint.wake(waker);
+        }
     }
 
     /// Stops the batch, and waits until nothing of it lands any more.

@@ -26,7 +26,8 @@ use crate::{
     owned::OwnedBytes,
     promise::Promise,
     service::Service,
-    state::{EndpointCommand, EndpointState},
+    state::{EndpointCommand, EndpointState, wake},
+    workers::is_own_thread,
 };
 
 /// The peers for which descriptors are provided, if the system allows so many.
@@ -205,13 +206,25 @@ impl EndpointHandle {
         if self.state.check_origin().is_err() || !self.state.close() {
             return;
         }
-        self.state.workers.end();
-        self.state.commands.push(EndpointCommand::Close);
-        if let Some(thread) = self.thread.lock().take() {
-            let _ = thread.join();
+        let (state, service) = (Arc::clone(&self.state), self.thread.lock().take());
+        let close = move || {
+            state.workers.end();
+            state.commands.push(EndpointCommand::Close);
+            if let Some(service) = service {
+                let _ = service.join();
+            }
+            state.far.close();
+            state.wake_rest();
+            state.events.close().into_iter().for_each(wake);
+        };
+        if !is_own_thread() {
+            return close();
         }
-        self.state.far.close();
-        self.state.events.close();
+        // A task that was woken here, or dropped, had the last handle. No thread can wait for its own end.
+        let closer = thread::Builder::new().name("hydrant-close".to_owned());
+        if let Err(cause) = closer.spawn(close) {
+            tracing::error!(%cause, "an endpoint is not closed");
+        }
     }
 }
 
@@ -452,7 +465,7 @@ impl Endpoint {
     }
 
     /// Closes the endpoint: peers hear that it has left. Operations under way end, and later ones fail. Regions can be
-    /// read and written here until they are dropped.
+    /// read and written here until they are dropped. If a waker of a task calls this, the endpoint is closed later.
     pub fn close(&self) {
         self.handle.close();
     }

@@ -1,6 +1,14 @@
 //! The peers of other hosts, and attempts to connect to them.
 
-use std::{collections::HashMap, sync::Arc, thread, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
 
 use hydrant_conduit::Error as ConduitError;
 use hydrant_fabric::{FabricPeers, FabricSession};
@@ -28,6 +36,8 @@ pub(crate) struct FarCall {
 pub(crate) struct FarSide {
     /// The network's endpoint, until this one is closed.
     peers: Mutex<Option<Arc<FabricPeers>>>,
+    /// True if nothing lands by the network any more.
+    is_still: Arc<AtomicBool>,
     table: Mutex<FarTable>,
 }
 
@@ -37,9 +47,15 @@ struct FarTable {
     calls: HashMap<FabricSession, FarCall>,
 }
 
+/// Returns the reason why a connection to another incarnation does not count.
+pub(crate) fn other_answers(incarnation: u64) -> String {
+    format!("incarnation {incarnation:016x} answers: it has been started again")
+}
+
 impl FarSide {
     pub(crate) fn new(peers: Option<Arc<FabricPeers>>) -> Self {
         Self {
+            is_still: Arc::new(AtomicBool::new(peers.is_none())),
             peers: Mutex::new(peers),
             table: Mutex::default(),
         }
@@ -47,6 +63,26 @@ impl FarSide {
 
     pub(crate) fn peers(&self) -> Option<Arc<FabricPeers>> {
         self.peers.lock().clone()
+    }
+
+    /// Returns a flag that is set once nothing lands by the network any more.
+    pub(crate) fn is_still(&self) -> &Arc<AtomicBool> {
+        &self.is_still
+    }
+
+    /// Calls `otherwise` in the network's own thread, and while the network is being closed. Then nobody may wait for peers
+    /// here. Returns whether it was called.
+    pub(crate) fn unless_free(&self, otherwise: impl FnOnce()) -> bool {
+        // The closing waits for this lock, and so for a call that it has to do the rest of.
+        let peers = self.peers.lock();
+        let is_free = match &*peers {
+            Some(peers) => !peers.is_own_thread(),
+            None => self.is_still.load(SeqCst),
+        };
+        if !is_free {
+            otherwise();
+        }
+        !is_free
     }
 
     /// Begins to connect to the endpoint at a locator. Returns the attempt, and its session on the network.
@@ -63,12 +99,21 @@ impl FarSide {
         // The event of the answer waits for this lock.
         let mut table = self.table.lock();
         let number = peers.connect(locator, key, introduction)?;
+        if (table.calls.get(&number)).is_some_and(|other| other.incarnation != incarnation) {
+            let why = "an attempt to reach another incarnation at its address is under way";
+            return Err(ConduitError::Unreachable(why.to_owned()));
+        }
         let call = FarCall {
             incarnation,
             outcome: Promise::new(),
         };
         if let Some(session) = table.up.get(&number) {
-            let _ = call.outcome.keep(Ok(Arc::clone(session)));
+            let found = session.peer.incarnation;
+            let _ = call.outcome.keep(if found == incarnation {
+                Ok(Arc::clone(session))
+            } else {
+                Err(other_answers(found))
+            });
         } else {
             table.calls.insert(number, call.clone());
         }
@@ -106,6 +151,10 @@ impl FarSide {
             thread::sleep(NAP);
         };
         drop(last);
+        {
+            let _others = self.peers.lock();
+            self.is_still.store(true, SeqCst);
+        }
         let table = std::mem::take(&mut *self.table.lock());
         for call in table.calls.into_values() {
             let _ = call.outcome.keep(Err("this endpoint is closed".to_owned()));

@@ -2,7 +2,10 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -23,17 +26,24 @@ pub(crate) enum SessionLink {
     Far(FarLink),
 }
 
-/// A connection over the network. The network's endpoint is gone once this process has closed its own.
+/// A connection over the network. The network's endpoint is gone once this process closes its own.
 pub(crate) struct FarLink {
     peers: Weak<FabricPeers>,
     session: FabricSession,
+    /// Set once it is closed, and nothing lands any more.
+    is_still: Arc<AtomicBool>,
 }
 
 impl FarLink {
-    pub(crate) fn new(peers: &Arc<FabricPeers>, session: FabricSession) -> Self {
+    pub(crate) fn new(
+        peers: &Arc<FabricPeers>,
+        session: FabricSession,
+        is_still: &Arc<AtomicBool>,
+    ) -> Self {
         Self {
             peers: Arc::downgrade(peers),
             session,
+            is_still: Arc::clone(is_still),
         }
     }
 
@@ -41,7 +51,7 @@ impl FarLink {
         self.session
     }
 
-    /// Returns the network's endpoint; `None` once this process has closed it, after which nothing lands any more.
+    /// Returns the network's endpoint; `None` once this process closes it. Until it is closed, peers may access memory.
     pub(crate) fn peers(&self) -> Option<Arc<FabricPeers>> {
         self.peers.upgrade()
     }
@@ -77,17 +87,22 @@ impl FarLink {
 
     fn wait_unused(&self, lent: LentName, mut goes_on: impl FnMut() -> bool) -> bool {
         loop {
+            // The network's own thread may ask, but not wait: the peer's answer would wait for it.
+            let is_last = !goes_on();
             let Some(peers) = self.peers() else {
-                return true;
+                if is_last || self.is_still.load(SeqCst) {
+                    return self.is_still.load(SeqCst);
+                }
+                thread::sleep(NAP);
+                continue;
             };
             // The network's endpoint cannot be closed while somebody has it.
             let until = Instant::now() + NAP;
-            let goes_on_here = || Instant::now() < until;
-            if peers.wait_unused(lent, goes_on_here) {
+            if peers.wait_unused(lent, || !is_last && Instant::now() < until) {
                 return true;
             }
             drop(peers);
-            if !goes_on() {
+            if is_last {
                 return false;
             }
             thread::yield_now();

@@ -7,6 +7,7 @@ use hydrant_local::WirePacket;
 
 use crate::{
     LossCause,
+    far::other_answers,
     link::{FarLink, SessionLink},
     packets,
     session::{Session, SessionEnding},
@@ -115,9 +116,7 @@ fn met(endpoint: &Arc<EndpointState>, number: FabricSession, introduction: &[u8]
         .as_ref()
         .is_some_and(|call| call.incarnation != incarnation)
     {
-        return refuse(format!(
-            "incarnation {incarnation:016x} answers: it has been started again"
-        ));
+        return refuse(other_answers(incarnation));
     }
     let entry = endpoint.peers.entry(incarnation, name);
     if let PeerStage::Up(old) = entry.stage() {
@@ -131,7 +130,7 @@ fn met(endpoint: &Arc<EndpointState>, number: FabricSession, introduction: &[u8]
             SessionEnding::Lost(LossCause::Broken),
         );
     }
-    let link = SessionLink::Far(FarLink::new(&peers, number));
+    let link = SessionLink::Far(FarLink::new(&peers, number, endpoint.far.is_still()));
     let session = Session::new(Arc::clone(&entry.identity), link, endpoint.fresh_number());
     endpoint.far.add(number, &session);
     entry.set(PeerStage::Up(Arc::clone(&session)));

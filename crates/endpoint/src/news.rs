@@ -66,9 +66,9 @@ struct QueueState {
 }
 
 impl NewsQueue {
-    /// Adds news. If many are unread, a connection that has come and gone before anybody read of it, and has sent nothing,
-    /// is none.
-    pub(crate) fn push(&self, news: PeerNews) {
+    /// Adds news, and returns the wakers of those who wait. If many are unread, a connection that has come and gone before
+    /// anybody read of it, and has sent nothing, is none.
+    pub(crate) fn push(&self, news: PeerNews) -> Vec<Waker> {
         let mut state = self.state.lock();
         if news.is_end() && state.news.len() >= MANY_UNREAD {
             let number = news.session().number;
@@ -76,28 +76,28 @@ impl NewsQueue {
             let is_unread = its.next().is_some_and(PeerNews::is_begin) && its.next().is_none();
             if is_unread {
                 state.news.retain(|other| other.session().number != number);
-                return;
+                return Vec::new();
             }
         }
         state.news.push_back(news);
-        self.wake(state);
+        self.notify(state)
     }
 
-    fn wake(&self, mut state: parking_lot::MutexGuard<'_, QueueState>) {
+    fn notify(&self, mut state: parking_lot::MutexGuard<'_, QueueState>) -> Vec<Waker> {
         let wakers = std::mem::take(&mut state.wakers);
         if let Some(event) = self.event.get() {
             let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
         }
         drop(state);
         self.arrived.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers
     }
 
-    /// Wakes all waiters, once the endpoint is closed.
-    pub(crate) fn close(&self) {
+    /// Ends all waits, once the endpoint is closed. Returns the wakers of those who wait.
+    pub(crate) fn close(&self) -> Vec<Waker> {
         let mut state = self.state.lock();
         state.is_closed = true;
-        self.wake(state);
+        self.notify(state)
     }
 
     /// Returns true if so much is unread that no peer may connect.
@@ -144,12 +144,14 @@ impl NewsQueue {
 
     /// Takes news, or has the task woken once there are some. Gives `None` if the endpoint is closed.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Option<PeerNews>> {
+        // Wakers are of the user, whose code does not run under the lock.
+        let waker = context.waker().clone();
         let mut state = self.state.lock();
         match self.take_from(&mut state) {
             Some(news) => Poll::Ready(Some(news)),
             None if state.is_closed => Poll::Ready(None),
             None => {
-                state.wakers.push(context.waker().clone());
+                state.wakers.push(waker);
                 Poll::Pending
             }
         }

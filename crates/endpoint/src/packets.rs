@@ -68,9 +68,7 @@ pub(crate) fn take(
         },
         WirePacket::Message { more, bytes } => {
             if let Some(message) = session.take_part(more, bytes)? {
-                endpoint
-                    .events
-                    .push(PeerNews::Message(Arc::clone(session), message));
+                endpoint.tell(PeerNews::Message(Arc::clone(session), message));
             }
         }
         WirePacket::Credit { bytes } => {

@@ -40,21 +40,21 @@ impl<T> Promise<T> {
         })
     }
 
-    /// Gives the value. Returns it if nobody waits any more.
+    /// Gives the value. Returns it if nobody waits any more. Tasks are not woken.
     pub(crate) fn keep(&self, value: T) -> Option<T> {
-        let waker = {
-            let mut state = self.state.lock();
-            if state.is_abandoned {
-                return Some(value);
-            }
-            state.value = Some(value);
-            state.waker.take()
-        };
-        self.kept.notify_all();
-        if let Some(waker) = waker {
-            waker.wake();
+        let mut state = self.state.lock();
+        if state.is_abandoned {
+            return Some(value);
         }
+        state.value = Some(value);
+        drop(state);
+        self.kept.notify_all();
         None
+    }
+
+    /// Returns the waker of the task that waits, once the value is there.
+    pub(crate) fn take_waker(&self) -> Option<Waker> {
+        self.state.lock().waker.take()
     }
 
     /// Waits for the value until `deadline`, and no more after that. A value that comes later is given back to the one
@@ -95,13 +95,14 @@ impl<T> Promise<T> {
 
     /// Takes the value, or has the task woken once it is there.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<T> {
+        // Wakers are of the user, whose code does not run under the lock.
+        let waker = context.waker().clone();
         let mut state = self.state.lock();
-        match state.value.take() {
-            Some(value) => Poll::Ready(value),
-            None => {
-                state.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
+        let outcome = match state.value.take() {
+            Some(value) => (Poll::Ready(value), Some(waker)),
+            None => (Poll::Pending, state.waker.replace(waker)),
+        };
+        drop(state);
+        outcome.0
     }
 }

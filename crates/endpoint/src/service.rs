@@ -23,8 +23,9 @@ use crate::{
     packets,
     regions::Lingering,
     session::{Session, SessionEnding},
-    state::{EndpointCommand, EndpointState, parse_introduction},
+    state::{EndpointCommand, EndpointState, parse_introduction, wake},
     table::{Arriving, PeerStage},
+    workers::mark_own_thread,
 };
 
 /// Descriptors that the thread always waits for. The others are `2 * number` for a socket and one more for a process.
@@ -117,6 +118,7 @@ impl Service {
     pub(crate) fn run(mut self) {
         // SAFETY: 1. and 2. this thread runs nothing else, and drops the list at the end of this function.
         self.held = Some(unsafe { HeldWords::of_this_thread() });
+        mark_own_thread();
         loop {
             let mut space = [MaybeUninit::<epoll::Event>::uninit(); 64];
             let timeout = self.timeout();
@@ -187,6 +189,7 @@ impl Service {
                 EndpointCommand::Flush(number) => self.flush(number),
                 EndpointCommand::Died(number) => self.process_ended(number),
                 EndpointCommand::Linger(lingering) => self.lingering.extend(lingering),
+                EndpointCommand::Wake(waker) => wake(waker),
                 EndpointCommand::Close => {
                     self.closes = Instant::now().checked_add(self.endpoint.patience);
                     let _ = epoll::delete(&self.epoll, &self.listener);

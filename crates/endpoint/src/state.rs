@@ -1,6 +1,7 @@
 //! The state of an endpoint, which its handles, its thread and its regions share.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{
@@ -8,6 +9,7 @@ use std::{
             Ordering::{Relaxed, SeqCst},
         },
     },
+    task::Waker,
     time::{Duration, Instant},
 };
 
@@ -19,7 +21,7 @@ use hydrant_local::{ConnectError, SendState, proof::Bytes16};
 use crate::{
     Address, Error, MAX_NAME, Result,
     address::Way,
-    far::FarSide,
+    far::{FarSide, other_answers},
     link::SessionLink,
     news::{NewsQueue, PeerNews},
     promise::deadline,
@@ -39,6 +41,8 @@ pub(crate) enum EndpointCommand {
     Died(u64),
     /// Grants of the network are in use, and will end.
     Linger(Vec<Lingering>),
+    /// A task waits no longer. The network's own thread does not run what users wrote.
+    Wake(Waker),
     /// The endpoint is closed.
     Close,
 }
@@ -136,6 +140,35 @@ impl EndpointState {
         }
     }
 
+    /// Adds news, and wakes those who wait.
+    pub(crate) fn tell(&self, news: PeerNews) {
+        for waker in self.events.push(news) {
+            self.wake(waker);
+        }
+    }
+
+    /// Wakes a task: here, or in the endpoint's thread if this one must not wait for peers. Code of users may do that.
+    pub(crate) fn wake(&self, waker: Waker) {
+        let mut waker = Some(waker);
+        let hand_over = || {
+            if let Some(waker) = waker.take() {
+                self.commands.push(EndpointCommand::Wake(waker));
+            }
+        };
+        if !self.far.unless_free(hand_over) {
+            waker.into_iter().for_each(wake);
+        }
+    }
+
+    /// Wakes the tasks whose wakers came while the endpoint closed.
+    pub(crate) fn wake_rest(&self) {
+        for command in self.commands.take_all() {
+            if let EndpointCommand::Wake(waker) = command {
+                wake(waker);
+            }
+        }
+    }
+
     /// Returns what this endpoint tells others about itself.
     pub(crate) fn introduction(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -150,7 +183,7 @@ impl EndpointState {
             Some(previous) => PeerNews::Returned(Arc::clone(session), previous),
             None => PeerNews::Connected(Arc::clone(session)),
         };
-        self.events.push(news);
+        self.tell(news);
     }
 
     /// Ends a connection. Its grants end, and those who wait for it hear of it. Returns the grants that are still in use,
@@ -166,9 +199,9 @@ impl EndpointState {
         self.peers.note_ended(session, ending);
         let lingering = self.regions.release_all(session);
         match ending {
-            SessionEnding::Left => self.events.push(PeerNews::Left(Arc::clone(session))),
+            SessionEnding::Left => self.tell(PeerNews::Left(Arc::clone(session))),
             SessionEnding::Lost(cause) => {
-                self.events.push(PeerNews::Lost(Arc::clone(session), cause))
+                self.tell(PeerNews::Lost(Arc::clone(session), cause));
             }
             SessionEnding::Closed => {}
         }
@@ -218,6 +251,8 @@ impl EndpointState {
                     if let PeerStage::Up(session) = entry.stage() {
                         return Ok((entry, session));
                     }
+                    // The attempt may have failed because of that.
+                    self.check_open()?;
                     return Err(match cause {
                         AttemptError::Local(ConnectError::System(cause)) => Error::System(cause),
                         AttemptError::Local(ConnectError::Nobody) => {
@@ -286,8 +321,7 @@ impl EndpointState {
         let (incarnation, _) = parse_introduction(&theirs)
             .ok_or(ConnectError::Malformed("an introduction that is none"))?;
         if incarnation != address.incarnation {
-            let what = format!("incarnation {incarnation:016x} answers: it has been started again");
-            return Err(ConnectError::Refused(what));
+            return Err(ConnectError::Refused(other_answers(incarnation)));
         }
         let link = SessionLink::Local(Arc::new(link));
         let session = Session::new(Arc::clone(&entry.identity), link, self.fresh_number());
@@ -336,6 +370,13 @@ enum AttemptError {
     /// The network says so.
     Far(String),
     TimedOut,
+}
+
+/// Wakes a task. A panic of its waker ends no thread of the endpoint.
+pub(crate) fn wake(waker: Waker) {
+    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+        tracing::error!("the waker of a task panicked");
+    }
 }
 
 /// Parses an introduction: the incarnation and the name.

@@ -1,6 +1,7 @@
 //! Threads that copy, so that callers need not.
 
 use std::{
+    cell::Cell,
     collections::VecDeque,
     sync::Arc,
     thread::{self, JoinHandle},
@@ -10,6 +11,20 @@ use parking_lot::{Condvar, Mutex};
 
 /// The most threads.
 const MOST: usize = 8;
+
+thread_local! {
+    static IS_OWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that this thread is one of an endpoint's, which runs code of users now and then.
+pub(crate) fn mark_own_thread() {
+    IS_OWN.set(true);
+}
+
+/// Returns true in a thread of an endpoint. It must not wait for the end of such a thread.
+pub(crate) fn is_own_thread() -> bool {
+    IS_OWN.get()
+}
 
 /// Work that any number of threads do together.
 pub(crate) trait SharedWork: Send + Sync {
@@ -90,6 +105,7 @@ impl Workers {
     }
 
     fn run(&self) {
+        mark_own_thread();
         loop {
             let batch = {
                 let mut state = self.state.lock();

@@ -295,6 +295,12 @@ impl FabricPeers {
         })
     }
 
+    /// Returns true in the thread that polls, which must not wait for peers.
+    pub fn is_own_thread(&self) -> bool {
+        let poller = self.poller.as_ref().map(|poller| poller.thread().id());
+        poller == Some(std::thread::current().id())
+    }
+
     /// Returns the bytes that, with the key, are enough to connect.
     pub fn locator(&self) -> Vec<u8> {
         self.room.control.locator()
