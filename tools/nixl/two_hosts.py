@@ -12,7 +12,8 @@ INSIDE = "HYDRANT_MEASURE_INSIDE"
 
 # This process's host has the address 10.8.0.1, the other one 10.8.0.2.
 HOSTS = """set -e
-mount -t tmpfs hosts /run; mkdir /run/netns; ip link set lo up; ip netns add there
+# UCX finds interfaces in /sys.
+mount -t sysfs sysfs /sys; mount -t tmpfs hosts /run; mkdir /run/netns; ip link set lo up; ip netns add there
 ip link add here type veth peer name eth0 netns there
 ip addr add 10.8.0.1/24 dev here; ip -n there addr add 10.8.0.2/24 dev eth0
 ip link set here up; ip -n there link set lo up; ip -n there link set eth0 up

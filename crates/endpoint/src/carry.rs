@@ -275,8 +275,23 @@ impl BatchCore {
         }
     }
 
+    /// Lends this thread's time to the network if the batch is on it: for a while, or once.
+    fn poll_network(&self, for_a_while: bool) {
+        if self.far.in_flight.load(Acquire) == 0 || self.is_over.load(Acquire) {
+            return;
+        }
+        if let Some(peers) = self.endpoint.far.peers() {
+            if for_a_while {
+                peers.poll_for_a_while(|| self.is_over.load(Acquire));
+            } else {
+                peers.poll_once();
+            }
+        }
+    }
+
     /// Waits until the batch is over.
     fn wait(&self) {
+        self.poll_network(true);
         while !self.is_over.load(Acquire) {
             let _ = self.promise.wait(None);
             // Another waiter may have taken the value, and nobody else waits for this one.
@@ -426,6 +441,7 @@ impl BatchHandle {
         };
         if !batch.is_over.load(Acquire) && batch.endpoint.check_origin().is_ok() {
             batch.help_once();
+            batch.poll_network(false);
         }
         batch.is_over.load(Acquire)
     }

@@ -8,6 +8,7 @@ use std::{
     os::fd::BorrowedFd,
     ptr::NonNull,
     sync::Arc,
+    task::Waker,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -283,6 +284,7 @@ impl Endpoint {
                 let connected = state.connect(&address, state.patience);
                 let peer = connected.map(|(entry, _)| Peer::new(Arc::clone(&state), entry));
                 let _ = promise.keep(peer);
+                promise.take_waker().into_iter().for_each(Waker::wake);
             })
             .map_err(|cause| ConduitError::system("starting a thread to connect", cause))?;
         poll_fn(|context| outcome.poll(context)).await

@@ -70,13 +70,13 @@ impl FarSide {
         &self.is_still
     }
 
-    /// Calls `otherwise` in the network's own thread, and while the network is being closed. Then nobody may wait for peers
+    /// Calls `otherwise` in a thread that polls the network, and while the network is being closed. Then nobody may wait for peers
     /// here. Returns whether it was called.
     pub(crate) fn unless_free(&self, otherwise: impl FnOnce()) -> bool {
         // The closing waits for this lock, and so for a call that it has to do the rest of.
         let peers = self.peers.lock();
         let is_free = match &*peers {
-            Some(peers) => !peers.is_own_thread(),
+            Some(peers) => !peers.is_polling_here(),
             None => self.is_still.load(SeqCst),
         };
         if !is_free {

@@ -45,14 +45,17 @@ pub(crate) fn take(
                 file: descriptor,
                 file_offset,
             };
-            if let Some(RegionAnswer::Granted { grant, .. }) = session.answer(request, answer)? {
+            let (unused, waker) = session.answer(request, answer)?;
+            waker.into_iter().for_each(|waker| endpoint.wake(waker));
+            if let Some(RegionAnswer::Granted { grant, .. }) = unused {
                 let release = WirePacket::Release { grant };
                 let sent = session.link.send(&release, None);
                 endpoint.after_send(session, sent.unwrap_or(SendState::Sent));
             }
         }
         WirePacket::NotGranted { request, cause, .. } => {
-            session.answer(request, RegionAnswer::Refused { cause })?;
+            let (_, waker) = session.answer(request, RegionAnswer::Refused { cause })?;
+            waker.into_iter().for_each(|waker| endpoint.wake(waker));
         }
         WirePacket::Release { grant } => match endpoint.regions.release(session, grant) {
             Release::Done => {}

@@ -7,6 +7,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    task::Waker,
     time::Instant,
 };
 
@@ -121,23 +122,25 @@ impl Session {
         })
     }
 
-    /// Ends the connection, once. Returns whether this call did.
-    pub(crate) fn end(&self, ending: SessionEnding) -> bool {
+    /// Ends the connection, once. If this call did, returns the wakers of tasks that wait for an answer.
+    pub(crate) fn end(&self, ending: SessionEnding) -> Option<Vec<Waker>> {
         if self.ending.set(ending).is_err() {
-            return false;
+            return None;
         }
         (self.link).end(matches!(
             ending,
             SessionEnding::Left | SessionEnding::Closed
         ));
         let questions = std::mem::take(&mut *self.questions.lock());
+        let mut wakers = Vec::new();
         for promise in questions.into_values() {
             let _ = promise.keep(RegionAnswer::Ended);
+            wakers.extend(promise.take_waker());
         }
         // A sender that has not begun to wait holds the lock.
         drop(self.outbox.lock());
         self.room.notify_all();
-        true
+        Some(wakers)
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -204,7 +207,7 @@ impl Session {
     /// Asks the peer a question. Returns the promise of the answer, and whether the link has to be flushed.
     ///
     /// # Errors
-    /// As [`end_error`](Self::end_error).
+    /// [`Error::NoRoom`] if so much waits for the peer that nothing is taken; or as [`end_error`](Self::end_error).
     pub(crate) fn ask(&self, question: &[u8]) -> Result<(Arc<Promise<RegionAnswer>>, SendState)> {
         let promise = Promise::new();
         let request = self.next_question.fetch_add(1, Relaxed);
@@ -215,6 +218,13 @@ impl Session {
         }
         let packet = WirePacket::Ask { request, question };
         match self.link.send(&packet, None) {
+            Ok(SendState::Full) => {
+                self.questions.lock().remove(&request);
+                Err(Error::NoRoom {
+                    peer: self.peer.label(),
+                    limit: WINDOW,
+                })
+            }
             Ok(state) => Ok((promise, state)),
             Err(_) => {
                 self.questions.lock().remove(&request);
@@ -223,7 +233,7 @@ impl Session {
         }
     }
 
-    /// Takes an answer. Returns it if nobody waits for it any more.
+    /// Takes an answer. Returns it if nobody waits for it any more, and the waker of a task that does.
     ///
     /// # Errors
     /// The violation, if nobody asked.
@@ -231,10 +241,10 @@ impl Session {
         &self,
         request: u64,
         answer: RegionAnswer,
-    ) -> Result<Option<RegionAnswer>, LossCause> {
+    ) -> Result<(Option<RegionAnswer>, Option<Waker>), LossCause> {
         let promise = self.questions.lock().remove(&request);
         let promise = promise.ok_or(LossCause::Malformed("it answers what nobody asked"))?;
-        Ok(promise.keep(answer))
+        Ok((promise.keep(answer), promise.take_waker()))
     }
 
     /// Sends a message. Waits for room at the peer until `deadline`; with a deadline of `None` it is kept until there is

@@ -193,9 +193,9 @@ impl EndpointState {
         session: &Arc<Session>,
         ending: SessionEnding,
     ) -> Vec<Lingering> {
-        if !session.end(ending) {
+        let Some(wakers) = session.end(ending) else {
             return Vec::new();
-        }
+        };
         self.peers.note_ended(session, ending);
         let lingering = self.regions.release_all(session);
         match ending {
@@ -204,6 +204,9 @@ impl EndpointState {
                 self.tell(PeerNews::Lost(Arc::clone(session), cause));
             }
             SessionEnding::Closed => {}
+        }
+        for waker in wakers {
+            self.wake(waker);
         }
         lingering
     }
@@ -326,7 +329,8 @@ impl EndpointState {
         let link = SessionLink::Local(Arc::new(link));
         let session = Session::new(Arc::clone(&entry.identity), link, self.fresh_number());
         if !entry.set_up(&session) {
-            session.end(SessionEnding::Closed);
+            // Nobody has asked it anything.
+            let _ = session.end(SessionEnding::Closed);
             return Err(ConnectError::Crossing);
         }
         self.note_up(&session);

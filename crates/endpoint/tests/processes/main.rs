@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hydrant_base::block_on;
 use hydrant_endpoint::{
     Address, Batch, Descriptor, Endpoint, EndpointEvent, Error, LossCause, Rights,
 };
@@ -289,6 +290,7 @@ fn returned(network: Network) {
 }
 
 fn stopped_owner() {
+    let mut second = Puppet::start(Network::Host, "second");
     let mut owner = Puppet::start(Network::Host, "owner");
     let user = Network::Host.endpoint("user");
     let peer = user.connect(&owner.address).unwrap();
@@ -303,6 +305,15 @@ fn stopped_owner() {
         assert!(sent == back);
     }
     peer.send(b"for later").unwrap();
+    let another = user.connect(&second.address).unwrap();
+    let question = descriptor(&second.ask("alloc memory 100"));
+    second.stop();
+    let waiter = thread::spawn(move || block_on(another.open_async(&question)));
+    thread::sleep(Duration::from_millis(50));
+    second.kill();
+    // The death of a peer ends the tasks that wait for its answer.
+    let ended = waiter.join().unwrap();
+    assert!(matches!(ended, Err(Error::Lost { .. })), "{ended:?}");
     // A question needs the owner's endpoint.
     let patient = Endpoint::builder()
         .peer_timeout(Duration::from_millis(200))

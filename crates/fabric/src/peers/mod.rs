@@ -295,10 +295,9 @@ impl FabricPeers {
         })
     }
 
-    /// Returns true in the thread that polls, which must not wait for peers.
-    pub fn is_own_thread(&self) -> bool {
-        let poller = self.poller.as_ref().map(|poller| poller.thread().id());
-        poller == Some(std::thread::current().id())
+    /// Returns true in a thread that polls now, which must not wait for peers.
+    pub fn is_polling_here(&self) -> bool {
+        poller::is_polling_here()
     }
 
     /// Returns the bytes that, with the key, are enough to connect.
@@ -344,6 +343,11 @@ impl FabricPeers {
     /// Polls for a short time, until `is_done` says so. A thread that waits for an operation saves two switches of threads.
     pub fn poll_for_a_while(&self, is_done: impl Fn() -> bool) {
         self.room.poll_for_a_while(is_done);
+    }
+
+    /// Polls once, unless another thread does.
+    pub fn poll_once(&self) {
+        self.room.poll_once();
     }
 
     /// Returns the most bytes of a message.

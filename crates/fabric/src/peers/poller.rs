@@ -1,6 +1,7 @@
 //! The thread of an endpoint that polls, and tells the layer above.
 
 use std::{
+    cell::Cell,
     mem,
     sync::{Arc, atomic::Ordering::SeqCst},
     time::{Duration, Instant},
@@ -93,6 +94,31 @@ impl Sink for PollSink<'_> {
     }
 }
 
+thread_local! {
+    /// True while this thread polls.
+    static IS_POLLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns true in a thread that polls, and so calls the layer above.
+pub(super) fn is_polling_here() -> bool {
+    IS_POLLING.get()
+}
+
+/// The time in which this thread polls.
+struct Polling(bool);
+
+impl Polling {
+    fn begin() -> Self {
+        Self(IS_POLLING.replace(true))
+    }
+}
+
+impl Drop for Polling {
+    fn drop(&mut self) {
+        IS_POLLING.set(self.0);
+    }
+}
+
 /// A call of the layer above that is due.
 enum Due {
     Event(SessionEvent),
@@ -112,18 +138,24 @@ impl EndpointRoom {
         }
     }
 
+    /// Polls once, unless another thread does.
+    pub(super) fn poll_once(&self) {
+        if let Some(turn) = self.turn.try_lock() {
+            self.poll_in_turn(turn);
+        }
+    }
+
     /// Polls until something happened, for a short time at most, unless another thread does.
     pub(super) fn poll_for_a_while(&self, is_done: impl Fn() -> bool) {
         let since = Instant::now();
         while !is_done() && since.elapsed() < PATIENCE {
-            if let Some(turn) = self.turn.try_lock() {
-                self.poll_in_turn(turn);
-            }
+            self.poll_once();
         }
     }
 
     /// Polls once. Returns false if nothing happened. The lock keeps what is heard in order.
     fn poll_in_turn(&self, _turn: MutexGuard<'_, ()>) -> bool {
+        let _polling = Polling::begin();
         let count = self.conduit.poll(&mut PollSink(&self.heard));
         let heard = mem::take(&mut *self.heard.queue.lock());
         let is_idle = count == 0 && heard.is_empty();
