@@ -105,15 +105,15 @@ pub(super) fn is_polling_here() -> bool {
 }
 
 /// The time in which this thread polls.
-struct Polling(bool);
+struct TurnScope(bool);
 
-impl Polling {
+impl TurnScope {
     fn begin() -> Self {
         Self(IS_POLLING.replace(true))
     }
 }
 
-impl Drop for Polling {
+impl Drop for TurnScope {
     fn drop(&mut self) {
         IS_POLLING.set(self.0);
     }
@@ -155,7 +155,7 @@ impl EndpointRoom {
 
     /// Polls once. Returns false if nothing happened. The lock keeps what is heard in order.
     fn poll_in_turn(&self, _turn: MutexGuard<'_, ()>) -> bool {
-        let _polling = Polling::begin();
+        let _polling = TurnScope::begin();
         let count = self.conduit.poll(&mut PollSink(&self.heard));
         let heard = mem::take(&mut *self.heard.queue.lock());
         let is_idle = count == 0 && heard.is_empty();
