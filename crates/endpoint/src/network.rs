@@ -120,15 +120,12 @@ fn met(endpoint: &Arc<EndpointState>, number: FabricSession, introduction: &[u8]
     }
     let entry = endpoint.peers.entry(incarnation, name);
     if let PeerStage::Up(old) = entry.stage() {
-        let Some(old) = old.link.far() else {
-            return refuse("it is connected on this host".to_owned());
-        };
-        // The peer has ended that session if it begins another.
-        ended(
-            endpoint,
-            old.session(),
-            SessionEnding::Lost(LossCause::Broken),
-        );
+        // The end of a session is told before the begin of another one with the same process. So this may be a process
+        // that pretends to be the peer.
+        return refuse(match old.link.far() {
+            Some(_) => "it is connected already".to_owned(),
+            None => "it is connected on this host".to_owned(),
+        });
     }
     let link = SessionLink::Far(FarLink::new(&peers, number, endpoint.far.is_still()));
     let session = Session::new(Arc::clone(&entry.identity), link, endpoint.fresh_number());

@@ -3,6 +3,7 @@
 
 #[path = "../network/mod.rs"]
 mod network;
+mod strangers;
 
 use std::{
     fs,
