@@ -76,6 +76,7 @@ mod options;
 mod peers;
 mod session;
 mod shared;
+mod signals;
 mod slots;
 mod socket_address;
 mod sockets;

@@ -12,7 +12,10 @@ use std::{
     sync::OnceLock,
 };
 
-use crate::ffi::{fi_fabric_attr, fi_info, fid_fabric};
+use crate::{
+    ffi::{fi_fabric_attr, fi_info, fid_fabric},
+    signals::SignalActions,
+};
 
 /// The name of the library, unless `HYDRANT_OFI_LIBRARY` overrides it.
 pub const SYSTEM_LIBRARY: &str = "libfabric.so.1";
@@ -78,8 +81,10 @@ impl Libfabric {
 fn open() -> Result<Libfabric, String> {
     let name = std::env::var_os("HYDRANT_OFI_LIBRARY").unwrap_or_else(|| SYSTEM_LIBRARY.into());
     let c_name = CString::new(name.as_bytes()).map_err(|_| "a name with a zero byte".to_owned())?;
+    let actions = SignalActions::now();
     // SAFETY: the constructor of libfabric has no conditions.
     let handle = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    actions.restore();
     if handle.is_null() {
         let cause = loading_error();
         let remedy = if std::env::var_os("HYDRANT_OFI_LIBRARY").is_some() {
