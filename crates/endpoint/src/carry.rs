@@ -6,7 +6,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{
             AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
             Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -16,16 +16,18 @@ use std::{
     time::Instant,
 };
 
+use hydrant_fabric::FabricPeers;
 use hydrant_local::CopyStep;
 use parking_lot::Mutex;
 
 use crate::{
     Error,
     lent::OwnUse,
+    link::FarLink,
     opened::FarFailure,
     plan::{BatchChunk, BatchPlan},
     promise::Promise,
-    state::EndpointState,
+    state::{EndpointCommand, EndpointState},
     workers::SharedWork,
 };
 
@@ -62,6 +64,8 @@ pub(crate) struct BatchCore {
     near: Box<[u32]>,
     next: AtomicUsize,
     far: FarChunks,
+    /// The number of its accesses on the network.
+    group: u64,
     /// The chunks that are over.
     over: AtomicUsize,
     done: AtomicU64,
@@ -111,6 +115,7 @@ impl BatchCore {
                 in_flight: AtomicUsize::new(0),
                 calls: AtomicUsize::new(0),
             },
+            group: endpoint.fresh_number(),
             over: AtomicUsize::new(0),
             done: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
@@ -225,7 +230,28 @@ impl BatchCore {
         };
         let remote = &self.plan.remotes[chunk.remote as usize];
         // SAFETY: 1. condition 1 of `new`, until the batch is over, which it is only after this chunk.
-        unsafe { remote.begin_far(chunk.how, self.steps(chunk), finish) };
+        unsafe { remote.begin_far(chunk.how, self.steps(chunk), self.group, finish) };
+        // A stop may have come between the look above and the begin.
+        if self.is_stopped.load(Acquire) {
+            self.stop_waiting();
+        }
+    }
+
+    /// Lets the chunks that wait for their owners wait no longer.
+    fn stop_waiting(&self) {
+        if self.far.in_flight.load(Acquire) == 0 {
+            return;
+        }
+        let mut told: Vec<Arc<FabricPeers>> = Vec::new();
+        for remote in &self.plan.remotes {
+            let peers = remote.session.link.far().and_then(FarLink::peers);
+            if let Some(peers) = peers
+                && !told.iter().any(|other| Arc::ptr_eq(other, &peers))
+            {
+                peers.stop_waiting(self.group);
+                told.push(peers);
+            }
+        }
     }
 
     /// Notes that the network has no part of a chunk any more.
@@ -236,10 +262,10 @@ impl BatchCore {
         self.hand_over();
     }
 
-    /// Lets no chunk begin any more. The first cause counts.
+    /// Lets no chunk begin any more. The first cause counts, if anything is left to do.
     fn stop(&self, cause: impl FnOnce(u64, u64) -> Error) {
         let mut first = self.cause.lock();
-        if first.is_none() {
+        if first.is_none() && self.over.load(Acquire) < self.chunks.len() {
             *first = Some(cause(self.done.load(Relaxed), self.plan.bytes));
         }
         self.is_stopped.store(true, Release);
@@ -270,6 +296,7 @@ impl BatchCore {
     fn cancel(self: &Arc<Self>) {
         if !self.is_over.load(Acquire) {
             self.stop(|done, all| Error::Cancelled { done, all });
+            self.stop_waiting();
             self.work();
             self.wait();
         }
@@ -315,6 +342,7 @@ impl BatchCore {
     /// [`Error::Closed`], [`Error::Forked`].
     pub(crate) fn start(self: &Arc<Self>, inline: u64) -> crate::Result<()> {
         self.endpoint.check_open()?;
+        self.watch_deadline();
         if self.near.is_empty() {
             self.hand_over();
         } else if self.plan.bytes <= inline || !self.endpoint.workers.submit(Arc::clone(self) as _)
@@ -330,9 +358,21 @@ impl BatchCore {
             // Without workers this thread copies all.
             let _ = self.endpoint.workers.submit(Arc::clone(self) as _);
         }
+        self.watch_deadline();
         self.work();
         self.wait();
         self.result()
+    }
+
+    /// Has the endpoint's thread stop chunks on the network at the deadline. Others are short.
+    fn watch_deadline(self: &Arc<Self>) {
+        if let Some(deadline) = self.plan.deadline
+            && !self.far.chunks.is_empty()
+        {
+            let batch: Weak<Self> = Arc::downgrade(self);
+            let command = EndpointCommand::Expire(deadline, batch);
+            self.endpoint.commands.push(command);
+        }
     }
 
     /// Carries one chunk, if one waits. Returns whether it did.
@@ -407,6 +447,12 @@ impl SharedWork for BatchCore {
     fn close(self: Arc<Self>) {
         self.stop(|_, _| Error::Closed);
         self.work();
+    }
+
+    fn expire(&self) {
+        if !self.may_begin() {
+            self.stop_waiting();
+        }
     }
 }
 

@@ -15,6 +15,9 @@ use crate::{
     state::EndpointState,
 };
 
+/// The group of accesses that are not stopped.
+const ALONE: u64 = 0;
+
 /// The failure of an access over the network.
 pub(crate) struct FarFailure {
     pub(crate) error: Error,
@@ -95,7 +98,7 @@ impl OpenedRegion {
                     let _ = promise.keep(outcome);
                 };
                 // SAFETY: 1. the caller's conditions, and this waits for the end.
-                unsafe { self.begin_far(how, steps, finish) };
+                unsafe { self.begin_far(how, steps, ALONE, finish) };
                 if let Some(peers) = link.peers() {
                     peers.poll_for_a_while(|| done.is_kept());
                 }
@@ -108,7 +111,7 @@ impl OpenedRegion {
         }
     }
 
-    /// Begins an access over the network. `finish` is called once, when nothing of it lands any more.
+    /// Begins an access over the network, which can be stopped by the number of its group while it waits. `finish` is called once, when nothing of it lands any more.
     ///
     /// # Safety
     /// 1. As [`copy`](Self::copy), until `finish` is called.
@@ -116,6 +119,7 @@ impl OpenedRegion {
         &self,
         how: GrantUse,
         steps: &[CopyStep],
+        group: u64,
         finish: impl FnOnce(Result<(), FarFailure>) + Send + 'static,
     ) {
         let session = Arc::clone(&self.session);
@@ -139,6 +143,7 @@ impl OpenedRegion {
             },
             session: link.session(),
             lent: lent_name(self.grant),
+            group,
         };
         let runs = steps.iter().map(|step| AccessRun {
             local: step.local,

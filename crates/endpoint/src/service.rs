@@ -6,7 +6,7 @@ use std::{
     collections::HashMap,
     mem::MaybeUninit,
     os::fd::{AsFd, OwnedFd},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -25,7 +25,7 @@ use crate::{
     session::{Session, SessionEnding},
     state::{EndpointCommand, EndpointState, parse_introduction, wake},
     table::{Arriving, PeerStage},
-    workers::mark_own_thread,
+    workers::{SharedWork, mark_own_thread},
 };
 
 /// Descriptors that the thread always waits for. The others are `2 * number` for a socket and one more for a process.
@@ -58,6 +58,8 @@ pub(crate) struct Service {
     arrivals: HashMap<u64, LocalArrival>,
     /// Grants in use of connections that have ended.
     lingering: Vec<Lingering>,
+    /// Work that has a deadline.
+    deadlines: Vec<(Instant, Weak<dyn SharedWork>)>,
     /// When connections are taken again.
     accepts_again: Option<Instant>,
     /// When the endpoint, which is closed, waits no longer for peers to take their messages.
@@ -96,6 +98,7 @@ impl Service {
             endpoint,
             arrivals: HashMap::new(),
             lingering: Vec::new(),
+            deadlines: Vec::new(),
             accepts_again: None,
             closes: None,
             buffer: vec![0; LocalLink::BUFFER],
@@ -161,7 +164,8 @@ impl Service {
         // A closed endpoint waits for messages on the network, of which this thread hears nothing.
         let looks_again = !self.lingering.is_empty() || self.closes.is_some();
         let linger = looks_again.then(|| Instant::now() + LINGER);
-        let until = (first.into_iter().chain(linger))
+        let due = self.deadlines.iter().map(|(at, _)| *at).min();
+        let until = (first.into_iter().chain(linger).chain(due))
             .chain(self.accepts_again)
             .min()?;
         let left = until.saturating_duration_since(Instant::now());
@@ -177,6 +181,10 @@ impl Service {
             let _ = self.listen_to(&self.listener, LISTENER);
         }
         self.lingering.retain(|lingering| !lingering.release());
+        let due =
+            (self.deadlines).extract_if(.., |(at, work)| *at <= now || work.strong_count() == 0);
+        let due: Vec<_> = due.filter_map(|(_, work)| work.upgrade()).collect();
+        due.iter().for_each(|work| work.expire());
         self.arrivals
             .retain(|_, arrival| now.duration_since(arrival.since()) < INTRODUCTION);
     }
@@ -189,6 +197,7 @@ impl Service {
                 EndpointCommand::Flush(number) => self.flush(number),
                 EndpointCommand::Died(number) => self.process_ended(number),
                 EndpointCommand::Linger(lingering) => self.lingering.extend(lingering),
+                EndpointCommand::Expire(at, work) => self.deadlines.push((at, work)),
                 EndpointCommand::Wake(waker) => wake(waker),
                 EndpointCommand::Close => {
                     self.closes = Instant::now().checked_add(self.endpoint.patience);

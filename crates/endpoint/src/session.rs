@@ -199,6 +199,9 @@ impl Session {
                 };
             }
             PeerOperationFailure::Lost => return self.end_error(),
+            PeerOperationFailure::Stopped => {
+                return Error::Cancelled { done: 0, all: len };
+            }
             PeerOperationFailure::Network(cause) => return Error::System(cause),
         };
         self.access_error(LinkError::Refused(refusal), [offset, len, region])

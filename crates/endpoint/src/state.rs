@@ -3,7 +3,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{
             AtomicBool, AtomicU64,
             Ordering::{Relaxed, SeqCst},
@@ -28,7 +28,7 @@ use crate::{
     regions::{LentRegions, Lingering},
     session::{Session, SessionEnding},
     table::{PeerEntry, PeerStage, PeerTable},
-    workers::Workers,
+    workers::{SharedWork, Workers},
 };
 
 /// An order to the service thread.
@@ -41,6 +41,8 @@ pub(crate) enum EndpointCommand {
     Died(u64),
     /// Grants of the network are in use, and will end.
     Linger(Vec<Lingering>),
+    /// Work has a deadline.
+    Expire(Instant, Weak<dyn SharedWork>),
     /// A task waits no longer. The network's own thread does not run what users wrote.
     Wake(Waker),
     /// The endpoint is closed.

@@ -36,6 +36,9 @@ pub(crate) trait SharedWork: Send + Sync {
 
     /// Ends the work, because the endpoint is closed.
     fn close(self: Arc<Self>);
+
+    /// Ends the work, because its deadline has passed.
+    fn expire(&self);
 }
 
 /// A few threads, which are started when there is work for them.

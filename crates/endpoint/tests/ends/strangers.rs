@@ -1,21 +1,34 @@
-//! Processes that know the address of an endpoint, and say on the network what no endpoint says.
+//! Processes that know the address of an endpoint, and do on the network what no endpoint does.
+
+#![allow(unsafe_code)] // accesses lent memory
 
 use std::{
-    sync::Arc,
+    sync::{Arc, mpsc},
+    thread,
     time::{Duration, Instant},
 };
 
-use hydrant_endpoint::{Address, Endpoint, EndpointEvent, LossCause, Rights};
-use hydrant_fabric::{FabricOptions, FabricPeers, FabricSession, SessionEvent, SessionSink};
+use hydrant_endpoint::{
+    Address, Batch, Endpoint, EndpointEvent, Error, HostsOptions, LossCause, PartState, Rights,
+};
+use hydrant_fabric::{
+    AccessRun, FabricOptions, FabricPeers, FabricSession, LentName, OperationWay, PeerAccess,
+    SessionEvent, SessionSink,
+};
 use hydrant_local::{GrantName, WirePacket};
-use hydrant_testing::HANG;
+use hydrant_testing::{HANG, running};
 use parking_lot::Mutex;
 
 use super::{network::Network, pair};
 
 /// Things that a stranger heard.
 #[derive(Default)]
-struct HeardThere(Mutex<Vec<SessionEvent>>);
+struct HeardThere {
+    events: Mutex<Vec<SessionEvent>>,
+    messages: Mutex<Vec<Vec<u8>>>,
+    /// Holds the stranger's network up, while a test has it.
+    gate: Mutex<()>,
+}
 
 impl SessionSink for HeardThere {
     fn admit(&self, _: &[u8]) -> Result<Vec<u8>, Vec<u8>> {
@@ -23,10 +36,13 @@ impl SessionSink for HeardThere {
     }
 
     fn event(&self, event: SessionEvent) {
-        self.0.lock().push(event);
+        self.events.lock().push(event);
     }
 
-    fn message(&self, _: FabricSession, _: &[u8]) {}
+    fn message(&self, _: FabricSession, bytes: &[u8]) {
+        self.messages.lock().push(bytes.to_vec());
+        drop(self.gate.lock());
+    }
 }
 
 struct Stranger {
@@ -56,9 +72,9 @@ impl Stranger {
 
     fn hear(&self, is_it: impl Fn(&SessionEvent) -> bool) {
         let since = Instant::now();
-        while !self.heard.0.lock().iter().any(&is_it) {
-            assert!(since.elapsed() < HANG, "{:?}", self.heard.0.lock());
-            std::thread::sleep(Duration::from_millis(1));
+        while !self.heard.events.lock().iter().any(&is_it) {
+            assert!(since.elapsed() < HANG, "{:?}", self.heard.events.lock());
+            thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -66,7 +82,7 @@ impl Stranger {
         loop {
             match self.peers.send(self.session, bytes) {
                 Ok(true) => return true,
-                Ok(false) => std::thread::sleep(Duration::from_millis(1)),
+                Ok(false) => thread::sleep(Duration::from_millis(1)),
                 Err(_) => return false,
             }
         }
@@ -199,4 +215,93 @@ fn a_stranger_that_pretends_to_be_a_peer_ends_no_connection() {
         ),
         "{events:?}"
     );
+}
+
+#[test]
+fn a_deadline_or_a_cancel_waits_for_no_grant() {
+    if !Network::Tcp.is_there() {
+        return;
+    }
+    let hosts = HostsOptions {
+        interface: "lo".to_owned(),
+        registered: Some(1),
+        ..HostsOptions::default()
+    };
+    let owner = Endpoint::builder().hosts(hosts).listen().unwrap();
+    let address = Network::Tcp.address(&owner);
+    let lent = owner.expose(vec![0; 4 << 20]).unwrap();
+    let descriptor = lent.descriptor(Rights::READ_WRITE);
+    // A stranger has all of the memory that may be registered, and does not return it.
+    let it = Stranger::connect(&address, 77, "stranger");
+    it.hear(|event| matches!(event, SessionEvent::Met(..)));
+    it.tell(&WirePacket::Ask {
+        request: 0,
+        question: &descriptor.to_bytes(),
+    });
+    running::until(|| !it.heard.messages.lock().is_empty());
+    let answer = it.heard.messages.lock().pop().unwrap();
+    let Ok(WirePacket::Granted { grant, .. }) = WirePacket::parse(&answer) else {
+        panic!("{answer:?}");
+    };
+    let access = PeerAccess {
+        way: OperationWay::Write,
+        session: it.session,
+        lent: LentName(grant.number()),
+        group: 0,
+    };
+    let bytes = Box::leak(Box::new([7_u8; 10]));
+    let run = AccessRun {
+        local: bytes.as_ptr().expose_provenance(),
+        offset: 0,
+        len: 10,
+    };
+    let (sender, end) = mpsc::channel();
+    let finish = Box::new(move |outcome| drop(sender.send(outcome)));
+    // SAFETY: the bytes stay.
+    let begun = unsafe { it.peers.begin(access, [run].into_iter(), finish) };
+    assert!(begun.is_ok());
+    end.recv_timeout(HANG).expect("an end").expect("written");
+    let gate = it.heard.gate.lock();
+    it.tell(&WirePacket::Ask {
+        request: 1,
+        question: &descriptor.to_bytes(),
+    });
+    running::until(|| !it.heard.messages.lock().is_empty());
+
+    let user = Network::Tcp.endpoint("user");
+    let peer = user.connect(&address).unwrap();
+    let remote = peer.open(&descriptor).unwrap();
+    let own = user.expose(vec![5; 100]).unwrap();
+    for round in 0..4 {
+        let mut batch = Batch::new();
+        batch.write_region(&remote, 0, &own, 0..100).unwrap();
+        if round > 0 {
+            batch.deadline(Instant::now() + Duration::from_millis(20));
+        }
+        let ended = match round {
+            0 => batch.start().unwrap().cancel(),
+            1 => batch.run(),
+            2 => batch.start().unwrap().wait(),
+            _ => {
+                let handle = batch.start().unwrap();
+                // Nobody waits for it.
+                running::until(|| handle.is_over());
+                handle.wait()
+            }
+        };
+        let failure = ended.expect_err("nothing was granted");
+        let is_it = match failure.cause() {
+            Error::Cancelled { .. } => round == 0,
+            Error::DeadlinePassed { .. } => round > 0,
+            _ => false,
+        };
+        assert!(is_it, "{round}: {failure}");
+        assert_eq!(failure.part(0), Some(PartState::Untouched));
+    }
+    let is_stranger = owner.peers().iter().any(|peer| peer.name() == "stranger");
+    assert!(is_stranger, "the batches waited until it was given up");
+    // The grant that was asked for comes once there is room.
+    drop(gate);
+    remote.write(0, &[5; 100]).unwrap();
+    lent.revoke().unwrap();
 }

@@ -20,6 +20,8 @@ struct GrantUses {
     /// Accesses in flight.
     uses: usize,
     is_recalled: bool,
+    /// True if the owner was asked and has not answered.
+    is_asked: bool,
     /// True if the owner was asked to grant writes.
     asks_to_write: bool,
     /// Pieces that wait for the grant, or for the next one.
@@ -39,6 +41,20 @@ impl KnownGrants {
     }
 }
 
+impl FabricState {
+    /// Ends the pieces of a group's operations that wait for grants. The grants stay asked for.
+    pub(super) fn stop_waiting(&mut self, group: u64) {
+        let mut stopped = Vec::new();
+        for grant in self.grants.0.values_mut() {
+            let its = (grant.waiting).extract_if(.., |piece| self.operations.is_of(piece, group));
+            stopped.extend(its);
+        }
+        for piece in stopped {
+            self.end_piece(&piece, Err(PeerOperationFailure::Stopped));
+        }
+    }
+}
+
 impl EndpointRoom {
     /// Posts a piece, or asks for the grant that it needs.
     pub(super) fn start_piece(&self, state: &mut FabricState, piece: OperationPiece) {
@@ -47,9 +63,9 @@ impl EndpointRoom {
         match grant.memory {
             Some(memory) if !grant.is_recalled => self.post(state, piece, memory),
             _ => {
-                let is_first = grant.waiting.is_empty() && grant.memory.is_none();
                 grant.waiting.push(piece);
-                if is_first {
+                if !grant.is_asked && grant.memory.is_none() {
+                    grant.is_asked = true;
                     grant.asks_to_write = piece.way == OperationWay::Write;
                     let ask = EndpointMessage::Ask(piece.chunk, grant.asks_to_write);
                     self.tell(state, piece.session, ask);
@@ -118,6 +134,7 @@ impl EndpointRoom {
         if grant.memory.is_some() {
             return;
         }
+        grant.is_asked = false;
         let waiting = std::mem::take(&mut grant.waiting);
         let asked_to_write = grant.asks_to_write;
         match answer {

@@ -23,6 +23,8 @@ pub enum PeerOperationFailure {
     NotRegistered,
     /// The session ended.
     Lost,
+    /// It waited for the owner, and was [stopped](FabricPeers::stop_waiting).
+    Stopped,
     /// The network refused it.
     Network(hydrant_conduit::Error),
 }
@@ -70,6 +72,7 @@ pub(super) struct OpenOperations {
 
 struct PeerOperation {
     session: FabricSession,
+    group: u64,
     /// Pieces that have not ended.
     left: usize,
     outcome: PieceEnd,
@@ -112,6 +115,11 @@ impl From<hydrant_conduit::Error> for PeerOperationFailure {
 }
 
 impl OpenOperations {
+    /// Returns true if a piece is of an operation of this group.
+    pub(super) fn is_of(&self, piece: &OperationPiece, group: u64) -> bool {
+        (self.open.get(&piece.operation)).is_some_and(|open| open.group == group)
+    }
+
     /// Returns the functions of all operations that have not ended or were not told.
     pub(super) fn into_open(self) -> Vec<Finish> {
         let open = self.open.into_values().map(|open| open.finish);
@@ -192,6 +200,8 @@ pub struct PeerAccess {
     pub session: FabricSession,
     /// The name of the lent memory, at its owner.
     pub lent: LentName,
+    /// A number by which the operation can be stopped together with others.
+    pub group: u64,
 }
 
 /// A run of an operation.
@@ -221,6 +231,13 @@ impl AccessRun {
 }
 
 impl FabricPeers {
+    /// Lets the operations of a group wait no longer for grants. What the network has of them ends as usual.
+    pub fn stop_waiting(&self, group: u64) {
+        let mut state = self.room.state.lock();
+        state.stop_waiting(group);
+        self.room.tell_ended(state);
+    }
+
     /// Begins to write own memory to a peer's lent memory, or to read that into own memory. `finish` is called once, at
     /// the end: then the data is there, or nothing of it lands any more.
     ///
@@ -268,6 +285,7 @@ impl FabricPeers {
         let operation = state.operations.next;
         let open = PeerOperation {
             session,
+            group: access.group,
             left,
             outcome: Ok(()),
             is_posted: false,

@@ -123,6 +123,7 @@ impl Side {
             way,
             session: to,
             lent,
+            group: at,
         };
         let run = AccessRun {
             local: own.as_ptr().expose_provenance(),
@@ -539,6 +540,33 @@ fn memory_that_waits_for_room_is_taken_back_at_once() {
     }
     drop(gate);
     two.unlend(held);
+}
+
+#[test]
+fn operations_that_wait_for_a_grant_can_be_stopped() {
+    let Some((one, two, there, back)) = pair(None) else {
+        return;
+    };
+    let memory = Window::private(100);
+    let lent = two.lend(back, &memory, true);
+    let own = filled(10, 3);
+    // The question is not answered for a while.
+    let gate = two.heard.gate.lock();
+    one.peers.send(there, b"stay").expect("a session");
+    let begin = |at| one.begin(OperationWay::Write, there, lent, at, &own);
+    let (stopped, other) = (begin(7), begin(50));
+    one.peers.stop_waiting(7);
+    let end = stopped.try_recv().expect("an end");
+    assert!(matches!(end, Err(PeerOperationFailure::Stopped)), "{end:?}");
+    let again = begin(20);
+    drop(gate);
+    for end in [other, again] {
+        end.recv_timeout(HANG).expect("an end").expect("written");
+    }
+    assert!(bytes_of(&memory)[..20] == [0; 20]);
+    assert!(bytes_of(&memory)[20..30] == bytes_of(&own)[..]);
+    two.unlend(lent);
+    assert_eq!(one.peers.room.state.lock().grants.len(), 0);
 }
 
 #[test]
