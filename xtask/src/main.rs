@@ -4,6 +4,7 @@
 //! runs all checks; `cargo xtask list` names them. A check that ran nothing, or that lacks a tool,
 //! never counts as passed.
 
+mod beside_engines;
 mod beside_mpi;
 mod beside_peers;
 mod builds;
@@ -34,6 +35,7 @@ mod test;
 mod tool;
 mod verbs;
 mod vm;
+mod wheels;
 
 use std::process::ExitCode;
 
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Task::Vm(arguments) => return vm::run(&arguments),
         Task::Faults(arguments) => return faults::report(&arguments),
         Task::BesideMpi(arguments) => return beside_mpi::report(&arguments, cli.format),
+        Task::BesideEngines(arguments) => return beside_engines::report(&arguments, cli.format),
         Task::BesidePeers(arguments) => return beside_peers::report(&arguments, cli.format),
     };
     report::print(&rows, cli.format);
@@ -111,6 +114,8 @@ enum Task {
     Faults(faults::Arguments),
     /// Runs six programs beside the same in C and MPI (docs/beside-mpi.md)
     BesideMpi(beside_mpi::Arguments),
+    /// Measures Hydrant beside NIXL, Mooncake and connex-rs (docs/beside-engines.md)
+    BesideEngines(beside_engines::Arguments),
     /// Measures Hydrant beside TCP, libfabric, UCX, MPI and GASNet-EX (docs/ofi.md)
     BesidePeers(beside_peers::Arguments),
 }
@@ -119,7 +124,7 @@ fn list() {
     let command = Cli::command();
     for task in command.get_subcommands() {
         let about = task.get_about().map(ToString::to_string);
-        println!("{:<13} {}", task.get_name(), about.unwrap_or_default());
+        println!("{:<14} {}", task.get_name(), about.unwrap_or_default());
     }
 }
 
@@ -153,6 +158,7 @@ mod tests {
                 "vm",
                 "faults",
                 "beside-mpi",
+                "beside-engines",
                 "beside-peers",
             ]
             .map(str::to_owned),

@@ -11,6 +11,7 @@ use std::process::Command;
 use crate::command::{at_root, cargo, output, run, target_folder};
 use crate::error::Error;
 use crate::report::{CheckRow, timed};
+use crate::wheels::{cannot, environment};
 
 /// The arguments of `cargo xtask nixl-plugin`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -40,9 +41,8 @@ pub(crate) struct Arguments {
     dev: bool,
 }
 
-/// The wheel that the plugin is tried with, and what that needs. NIXL's own dependencies are for GPUs.
+/// The wheel that the plugin is tried with.
 const WHEEL: &str = "nixl-cu12==1.5.1";
-const NEEDED: &str = "numpy";
 /// The name of the plugin's file, by which NIXL finds it.
 const PLUGIN: &str = "libplugin_HYDRANT.so";
 /// The libraries of the system that the static library needs.
@@ -62,8 +62,7 @@ fn work(arguments: &Arguments) -> Result<Vec<String>, Error> {
         notes.push(check(python.as_os_str().to_owned(), &plugin)?);
     }
     if arguments.test || arguments.measure {
-        let environment = environment()?;
-        let python = environment.join("bin/python");
+        let python = environment("nixl/venv", Some(WHEEL))?;
         notes.push(check(python.clone().into(), &plugin)?);
         let installed = install(&python, &plugin)?;
         if arguments.test {
@@ -86,6 +85,13 @@ fn work(arguments: &Arguments) -> Result<Vec<String>, Error> {
         );
     }
     Ok(notes)
+}
+
+/// Builds the plugin, and copies it into an environment with NIXL's wheel. Returns the Python there.
+pub(crate) fn with_wheel() -> Result<PathBuf, Error> {
+    let python = environment("nixl/venv", Some(WHEEL))?;
+    install(&python, &build(false)?)?;
+    Ok(python)
 }
 
 /// Compiles and links. Returns the path of the plugin.
@@ -167,35 +173,6 @@ fn check(python: OsString, plugin: &Path) -> Result<String, Error> {
     Ok(format!("fits {version} of {}", python.display()))
 }
 
-/// Makes the virtual environment, unless it is there. A machine that cannot have it leaves the tests out.
-fn environment() -> Result<PathBuf, Error> {
-    let folder = target_folder().join("nixl/venv");
-    let done = folder.join("complete");
-    if done.exists() {
-        return Ok(folder);
-    }
-    let python = folder.join("bin/python");
-    let mut venv = at_root("python3");
-    venv.args(["-m", "venv", "--clear"]).arg(&folder);
-    let pip = |arguments: &[&str]| {
-        let mut all = vec![
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        ];
-        all.extend(arguments);
-        script(&python, &all)
-    };
-    let made = run(venv)
-        .and_then(|()| run(pip(&[NEEDED])))
-        .and_then(|()| run(pip(&["--no-deps", WHEEL])));
-    made.map_err(|error| Error::not_allowed(format!("no environment with {WHEEL}: {error}")))?;
-    fs::write(&done, WHEEL).map_err(|source| cannot("write", &done, source))?;
-    Ok(folder)
-}
-
 /// Copies the plugin beside those of the wheel. Returns the wheel's folder.
 fn install(python: &Path, plugin: &Path) -> Result<PathBuf, Error> {
     let code = "import sysconfig;print(sysconfig.get_path('platlib'))";
@@ -246,12 +223,4 @@ fn replace(from: &Path, to: &Path) -> Result<PathBuf, Error> {
     }
     fs::copy(from, to).map_err(|source| cannot("copy to", to, source))?;
     absolute(to).map_err(|source| cannot("find", to, source))
-}
-
-fn cannot(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
-    Error::Install {
-        doing,
-        path: path.into(),
-        source,
-    }
 }
