@@ -111,7 +111,8 @@ impl OpenedRegion {
         }
     }
 
-    /// Begins an access over the network, which can be stopped by the number of its group while it waits. `finish` is called once, when nothing of it lands any more.
+    /// Begins an access over the network, which can be stopped by the number of its group while it waits. `finish` is
+    /// called once, when nothing of it lands any more.
     ///
     /// # Safety
     /// 1. As [`copy`](Self::copy), until `finish` is called.
