@@ -10,9 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant_fabric::{FabricPeers, FabricSession, LentName, LentTerms};
+use hydrant_fabric::{FabricPeers, FabricSession, LentName, LentTerms, MOST_RANGES};
 use hydrant_local::{
-    GrantName, GrantTerms, LinkError, LocalLink, MAX_PAYLOAD, SendState, WirePacket, monotonic,
+    GRANTS, GrantName, GrantTerms, LinkError, LocalLink, MAX_PAYLOAD, SendState, WirePacket,
+    monotonic,
 };
 
 /// The time between two looks whether a closed network is closed.
@@ -182,6 +183,14 @@ impl SessionLink {
     /// Returns true if packets wait to be sent, and this process has to see to it.
     pub(crate) fn has_waiting(&self) -> bool {
         self.local().is_some_and(|link| link.has_waiting())
+    }
+
+    /// Returns the most grants of one side at a time.
+    pub(crate) fn most_grants(&self) -> u64 {
+        match self {
+            Self::Local(_) => GRANTS.into(),
+            Self::Far(_) => MOST_RANGES as u64,
+        }
     }
 
     /// Grants own memory to the peer. Returns `None` if it has too many grants.

@@ -178,7 +178,7 @@ impl Peer {
                     OTHER_OWNER => self.other_owner(descriptor),
                     FULL => Error::Exhausted {
                         what: "open regions of one peer",
-                        limit: hydrant_local::GRANTS.into(),
+                        limit: session.link.most_grants(),
                     },
                     _ => Error::Revoked { peer: peer() },
                 });

@@ -8,7 +8,7 @@ mod peers;
 
 pub use hydrant_ofi::ConnectFailure;
 pub use peers::{
-    AccessRun, FabricOptions, FabricPeers, FabricSession, Finish, LentName, LentTerms,
+    AccessRun, FabricOptions, FabricPeers, FabricSession, Finish, LentName, LentTerms, MOST_RANGES,
     OperationWay, PeerAccess, PeerOperationEnd, PeerOperationError, PeerOperationFailure,
     SessionEvent, SessionSink,
 };

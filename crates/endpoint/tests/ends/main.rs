@@ -52,6 +52,7 @@ macro_rules! on_each_network {
 }
 
 on_each_network! {
+    too_many_open_regions_are_refused_with_the_limit,
     many_regions_that_are_closed_at_once_hold_nobody_up,
     memory_is_still_when_it_is_taken_back_while_the_endpoint_closes,
     a_waker_that_panics_ends_no_thread,
@@ -67,6 +68,21 @@ fn pair(network: Network) -> (Endpoint, Endpoint, Peer) {
     let address = network.address(&owner);
     let peer = user.connect(&address).expect("a connection");
     (owner, user, peer)
+}
+
+fn too_many_open_regions_are_refused_with_the_limit(network: Network) {
+    let (owner, _user, peer) = pair(network);
+    let lent = owner.expose(vec![0; 100]).unwrap();
+    let descriptor = lent.descriptor(Rights::READ_WRITE);
+    let mut all = Vec::new();
+    let limit = loop {
+        match peer.open_all(&vec![descriptor.clone(); 512]) {
+            Ok(more) => all.extend(more),
+            Err(Error::Exhausted { limit, .. }) => break limit,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    assert_eq!(all.len() as u64 / 512, limit / 512);
 }
 
 fn many_regions_that_are_closed_at_once_hold_nobody_up(network: Network) {

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// The most ranges that are lent to one session at a time.
-const MOST_RANGES: usize = 1 << 16;
+pub const MOST_RANGES: usize = 1 << 16;
 /// The longest sleep of a thread that waits for the end of uses.
 const NAP: Duration = Duration::from_millis(5);
 

@@ -52,7 +52,7 @@ use rustc_hash::FxHashMap;
 
 use grants::KnownGrants;
 use lender::LentChunks;
-pub use lender::LentTerms;
+pub use lender::{LentTerms, MOST_RANGES};
 use operations::OpenOperations;
 pub use operations::{
     AccessRun, Finish, PeerAccess, PeerOperationEnd, PeerOperationError, PeerOperationFailure,
